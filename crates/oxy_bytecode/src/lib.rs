@@ -1,0 +1,1 @@
+//! Decodes every supported CPython's bytecode into one neutral instruction set; knows no Python objects.

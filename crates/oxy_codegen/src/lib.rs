@@ -1,0 +1,1 @@
+//! LLVM code generation for loop kernels: scalar spellings, vector math, host objects.

@@ -1,0 +1,1 @@
+//! Frame hook, frame layouts, on-stack replacement and single steps on real Python frames. Unsafe room.

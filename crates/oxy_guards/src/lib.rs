@@ -1,0 +1,1 @@
+//! Sources, guard kinds and guard programs evaluated on real Python objects.

@@ -1,0 +1,1 @@
+//! Graph passes and lowering of graphs to loop kernels and plans.

@@ -1,0 +1,1 @@
+//! The operator registry: one row for each operator.

@@ -1,0 +1,1 @@
+//! The extension module oxyfuel._engine: PyO3 surface, no decisions.

@@ -1,0 +1,1 @@
+//! Plans: flat programs that allocate, launch, call and free; block cache and artifact cache.

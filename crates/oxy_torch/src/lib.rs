@@ -1,0 +1,1 @@
+//! torch's stable C ABI: raw symbols and safe tensors, dispatcher calls. Unsafe room.

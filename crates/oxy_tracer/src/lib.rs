@@ -1,0 +1,1 @@
+//! The symbolic interpreter: bytecode in; guards, graph, effects and exits out.
