@@ -1,1 +1,12 @@
-//! Loop kernels: iteration spaces, scalar bodies, fusion and schedules, with text form. No Python, no unsafe, no IO.
+//! Loop kernels: iteration spaces with scalar bodies, as plain data with a text form.
+//!
+//! A kernel is what code generation consumes. It says which points are visited, what is loaded, computed,
+//! reduced and stored; it says nothing of registers, threads or instructions beyond which dimension is the
+//! vector one. No Python, no unsafe, no IO.
+#![forbid(unsafe_code)]
+
+pub mod kernel;
+pub mod scalar;
+
+pub use kernel::{Body, Dim, DimKind, Index, Kernel, Param, Phase, Reduction, Split, Store, V};
+pub use scalar::{Expr, ReduceOp, ScalarOp, Ty};
