@@ -53,23 +53,34 @@ fn commas<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut write: im
     }
 }
 
-struct Printer<'g> {
-    graph: &'g Graph,
+/// Canonical numbers of values, given out in the order of first printing.
+pub struct Names {
     numbers: Vec<Option<u32>>,
     next: u32,
-    out: String,
 }
 
-impl Printer<'_> {
-    fn number(&mut self, id: ValueId) -> u32 {
-        let slot = &mut self.numbers[id.0 as usize];
-        *slot.get_or_insert_with(|| {
+impl Names {
+    /// For a graph (or program) of this many values.
+    pub fn new(n_values: usize) -> Names {
+        Names { numbers: vec![None; n_values], next: 0 }
+    }
+
+    pub fn is_printed(&self, id: ValueId) -> bool {
+        self.numbers.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
+    pub fn number(&mut self, id: ValueId) -> u32 {
+        if self.numbers.len() <= id.0 as usize {
+            self.numbers.resize(id.0 as usize + 1, None);
+        }
+        *self.numbers[id.0 as usize].get_or_insert_with(|| {
             self.next += 1;
             self.next - 1
         })
     }
 
-    fn arg(&mut self, arg: &Arg) -> String {
+    /// The text of an argument.
+    pub fn arg(&mut self, arg: &Arg) -> String {
         let mut s = String::new();
         match arg {
             Arg::Value(id) => _ = write!(s, "%{}", self.number(*id)),
@@ -120,8 +131,38 @@ impl Printer<'_> {
         s
     }
 
+    /// The text of a call: `target(args, name=arg)`.
+    pub fn call(&mut self, target: &str, args: &[Arg], kwargs: &indexmap::IndexMap<String, Arg>) -> String {
+        let mut texts: Vec<String> = args.iter().map(|arg| self.arg(arg)).collect();
+        for (name, arg) in kwargs {
+            texts.push(format!("{name}={}", self.arg(arg)));
+        }
+        format!("{target}({})", texts.join(", "))
+    }
+
+    /// The text of a definition's left side: `%0: f32[2], _ = `; values printed before stand without type.
+    pub fn results(&mut self, outputs: &[Option<ValueId>], meta: impl Fn(ValueId) -> String) -> String {
+        let texts: Vec<String> = outputs
+            .iter()
+            .map(|out| match out {
+                None => "_".to_owned(),
+                Some(id) if self.is_printed(*id) => format!("%{}", self.number(*id)),
+                Some(id) => format!("%{}: {}", self.number(*id), meta(*id)),
+            })
+            .collect();
+        if texts.is_empty() { String::new() } else { format!("{} = ", texts.join(", ")) }
+    }
+}
+
+struct Printer<'g> {
+    graph: &'g Graph,
+    names: Names,
+    out: String,
+}
+
+impl Printer<'_> {
     fn typed(&mut self, id: ValueId) -> String {
-        format!("%{}: {}", self.number(id), self.graph.meta(id))
+        format!("%{}: {}", self.names.number(id), self.graph.meta(id))
     }
 
     fn print(mut self) -> String {
@@ -131,24 +172,12 @@ impl Printer<'_> {
         self.out.push_str(&line);
         self.out.push_str(") {\n");
         for node in &graph.nodes {
-            let mut args: Vec<String> = node.args.iter().map(|arg| self.arg(arg)).collect();
-            for (name, arg) in &node.kwargs {
-                args.push(format!("{name}={}", self.arg(arg)));
-            }
-            let results: Vec<String> = node
-                .outputs
-                .iter()
-                .map(|out| match out {
-                    None => "_".to_owned(),
-                    Some(id) if self.numbers[id.0 as usize].is_some() => format!("%{}", self.number(*id)),
-                    Some(id) => self.typed(*id),
-                })
-                .collect();
-            let left = if results.is_empty() { String::new() } else { format!("{} = ", results.join(", ")) };
-            _ = writeln!(self.out, "  {left}{}({})", node.target, args.join(", "));
+            let right = self.names.call(&node.target, &node.args, &node.kwargs);
+            let left = self.names.results(&node.outputs, |id| graph.meta(id).to_string());
+            _ = writeln!(self.out, "  {left}{right}");
         }
         let mut line = String::new();
-        commas(&mut line, &graph.outputs, |s, id| _ = write!(s, "%{}", self.number(*id)));
+        commas(&mut line, &graph.outputs, |s, id| _ = write!(s, "%{}", self.names.number(*id)));
         _ = writeln!(self.out, "  return ({line})");
         self.out.push_str("}\n");
         self.out
@@ -157,7 +186,7 @@ impl Printer<'_> {
 
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let printer = Printer { graph: self, numbers: vec![None; self.metas.len()], next: 0, out: String::new() };
+        let printer = Printer { graph: self, names: Names::new(self.metas.len()), out: String::new() };
         f.write_str(&printer.print())
     }
 }

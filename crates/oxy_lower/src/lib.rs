@@ -1,1 +1,12 @@
-//! Graph passes and lowering of graphs to loop kernels and plans.
+//! Graph passes and lowering of graphs to programs: kernels, operator calls and views.
+//!
+//! Promises: a program computes what the graph's operators compute, in their order where order can be seen
+//! (mutation, random numbers, errors); results have the metadata that the graph records. Operators without a row
+//! in the registry become calls. Nothing here knows Python.
+#![forbid(unsafe_code)]
+
+pub mod pipeline;
+pub mod program;
+
+pub use pipeline::{LowerError, Options, lower};
+pub use program::{Program, Step};
