@@ -168,7 +168,7 @@ macro_rules! for_each_instr {
 
     // ---- control flow ----
     /// Jumps. `polls`: the interpreter looks at its eval breaker (signals, other threads) there.
-    jump = Jump { target: InstrId, polls: bool }, "--", 0 => 0, taken 0 => 0, [jumps, ends];
+    jump = Jump { target: InstrId, polls: bool }, "--", 0 => 0, taken 0 => 0, [may_raise, jumps, ends];
     /// Pops a value and jumps if it meets the condition (testing truth may run user code).
     pop_jump_if = PopJumpIf { condition: Condition, target: InstrId, polls: bool }, "value --",
         1 => 0, taken 1 => 0, [may_raise, jumps];
@@ -390,14 +390,26 @@ impl Instr {
         }
     }
 
-    /// Whether it can raise a Python exception.
-    pub fn may_raise(&self) -> bool {
+    /// Its jump target, for decoders that resolve targets after all instructions are known.
+    pub(crate) fn target_mut(&mut self) -> Option<&mut crate::operand::InstrId> {
         match self {
-            Instr::LoadFast { checked, .. } => *checked,
-            Instr::PopJumpIf { condition, .. } => !matches!(
-                condition,
-                crate::operand::Condition::None | crate::operand::Condition::NotNone
-            ),
+            Instr::Jump { target, .. }
+            | Instr::PopJumpIf { target, .. }
+            | Instr::JumpIfOrPop { target, .. }
+            | Instr::ForIter { target }
+            | Instr::Send { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
+    /// Whether it can raise a Python exception, given its operands. Polling the eval breaker can: a signal
+    /// handler or another thread may raise into the frame there.
+    pub fn may_raise(&self) -> bool {
+        use crate::operand::Condition;
+        match *self {
+            Instr::LoadFast { checked, .. } => checked,
+            Instr::Jump { polls, .. } => polls,
+            Instr::PopJumpIf { condition: Condition::None | Condition::NotNone, polls, .. } => polls,
             _ => self.flags().may_raise,
         }
     }
