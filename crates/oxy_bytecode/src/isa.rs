@@ -148,8 +148,8 @@ macro_rules! for_each_instr {
     set_update = SetUpdate { depth: u32 }, "set … iterable -- set …", depth.saturating_add(1) => depth, [may_raise];
     /// Updates the dict `depth` below by the popped mapping.
     dict_update = DictUpdate { depth: u32 }, "dict … mapping -- dict …", depth.saturating_add(1) => depth, [may_raise];
-    /// Like `dict_update`, for `**kwargs`: a repeated key raises TypeError naming the callable, which is the
-    /// first of the call's three slots with a callable, below the dict.
+    /// Like `dict_update`, for `**kwargs`: a repeated key raises TypeError naming the callable. Below the dict are
+    /// the positional arguments and the two leading slots of the call; the callable is the one that is not NULL.
     dict_merge = DictMerge { depth: u32 }, "dict … mapping -- dict …", depth.saturating_add(1) => depth, [may_raise];
 
     // ---- unpacking ----
@@ -344,6 +344,7 @@ macro_rules! define_instr {
             }
 
             /// Its operand-independent properties.
+            #[allow(clippy::needless_update, reason = "some rows set every flag")]
             pub fn flags(&self) -> Flags {
                 match self { $(Instr::$variant { .. } => flags!($($flag),*),)* }
             }

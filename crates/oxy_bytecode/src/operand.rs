@@ -108,11 +108,13 @@ enum_operands! {
         Above "null_above",
     }
 
-    /// Which of a call's two leading stack slots holds the callable.
+    /// Which of a call's two leading stack slots is NULL when the call has no extra first argument. Without
+    /// a NULL both layouts are the same: a method and its self, or what a compiler put there to save a NULL
+    /// (`assert` calls AssertionError with its message so).
     CallLayout {
-        /// `[NULL, callable, args…]`, or `[method, self, args…]`.
+        /// `[NULL, callable, args…]`, or `[callable, first argument, args…]`.
         NullFirst "null_first",
-        /// `[callable, NULL, args…]`, or `[method, self, args…]`.
+        /// `[callable, NULL, args…]`, or `[callable, first argument, args…]`.
         CallableFirst "callable_first",
     }
 

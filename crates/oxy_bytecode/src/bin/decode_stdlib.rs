@@ -1,9 +1,11 @@
 //! Decodes and analyses every code object of a dump (`tests/dump_code.py stdlib`) on standard input, and checks
 //! the result against what CPython says: positions of every word, jump targets, stack size.
 //!
-//! Prints one line per failure (the first few), then `VERSION: N code objects, M failures`.
+//! Prints one line per failure (the first few), then `VERSION: N code objects, M failures`
+//! and which neutral instructions the dump never used.
 
 use std::{
+    collections::BTreeSet,
     io::{self, BufRead, Write},
     process::ExitCode,
 };
@@ -23,6 +25,7 @@ struct Totals {
     instrs: usize,
     exact_stacks: usize,
     failures: usize,
+    mnemonics: BTreeSet<&'static str>,
 }
 
 fn main() -> io::Result<ExitCode> {
@@ -40,10 +43,12 @@ fn main() -> io::Result<ExitCode> {
             }
         }
     }
-    let Totals { version, codes, instrs, exact_stacks, failures } = totals;
+    let Totals { version, codes, instrs, exact_stacks, failures, mnemonics } = totals;
     let version = version.map_or("empty dump".to_owned(), |v| v.to_string());
     writeln!(out, "{version}: {codes} code objects, {failures} failures")?;
     writeln!(out, "  {instrs} instructions; deepest stack equals co_stacksize in {exact_stacks}")?;
+    let unseen = Instr::MNEMONICS.iter().copied().filter(|name| !mnemonics.contains(name));
+    writeln!(out, "  not in this version or not used: {}", unseen.collect::<Vec<_>>().join(" "))?;
     Ok(if failures == 0 && codes > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -51,6 +56,7 @@ fn check(dumped: &DumpedCode, totals: &mut Totals) -> Result<(), String> {
     let unit = CodeUnit::decode(dumped.version, &dumped.raw()).map_err(|error| error.to_string())?;
     let analysis = Analysis::of(&unit).map_err(|error| error.to_string())?;
     totals.instrs += unit.instrs.len();
+    totals.mnemonics.extend(unit.instrs.iter().map(|placed| placed.instr.mnemonic()));
     totals.exact_stacks += usize::from(analysis.max_depth(&unit) == unit.stacksize);
     check_positions(dumped, &unit)?;
     check_jumps(dumped, &unit)?;
