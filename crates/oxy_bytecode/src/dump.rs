@@ -2,12 +2,7 @@
 //!
 //! The format is described in that script.
 
-use crate::{
-    code_unit::RawCode,
-    location::Location,
-    operand::WordOffset,
-    version::PythonVersion,
-};
+use crate::{code_unit::RawCode, location::Location, operand::WordOffset, version::PythonVersion};
 
 /// A line that is not in the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,13 +74,20 @@ impl DumpReader {
             Some("names") => &mut self.names,
             Some("consts") => &mut self.consts,
             Some("code") => return self.code(fields).map(Some),
-            _ => return Err(DumpError { field: "kind of line" }),
+            _ => {
+                return Err(DumpError {
+                    field: "kind of line",
+                });
+            }
         };
         *symbols = fields.map(str::to_owned).collect();
         Ok(None)
     }
 
-    fn code<'a>(&mut self, mut fields: impl Iterator<Item = &'a str>) -> Result<DumpedCode, DumpError> {
+    fn code<'a>(
+        &mut self,
+        mut fields: impl Iterator<Item = &'a str>,
+    ) -> Result<DumpedCode, DumpError> {
         let mut next = |field| fields.next().ok_or(DumpError { field });
         Ok(DumpedCode {
             version: version(next("version")?)?,
@@ -97,13 +99,17 @@ impl DumpReader {
                 }
                 counts
             },
-            firstlineno: next("firstlineno")?.parse().map_err(|_| DumpError { field: "firstlineno" })?,
+            firstlineno: next("firstlineno")?.parse().map_err(|_| DumpError {
+                field: "firstlineno",
+            })?,
             localsplus_kinds: bytes(next("kinds")?)?,
             code: bytes(next("code")?)?,
             exception_table: bytes(next("exceptions")?)?,
             line_table: bytes(next("lines")?)?,
             positions: positions(next("positions")?)?,
-            jumps: list(next("jumps")?).map(|n| number(n).map(WordOffset)).collect::<Result<_, _>>()?,
+            jumps: list(next("jumps")?)
+                .map(|n| number(n).map(WordOffset))
+                .collect::<Result<_, _>>()?,
             locals: std::mem::take(&mut self.locals),
             names: std::mem::take(&mut self.names),
             consts: std::mem::take(&mut self.consts),
@@ -122,12 +128,18 @@ fn number(field: &str) -> Result<u32, DumpError> {
 fn version(field: &str) -> Result<PythonVersion, DumpError> {
     let error = DumpError { field: "version" };
     let (major, minor) = field.split_once('.').ok_or(error.clone())?;
-    let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { return Err(error) };
+    let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else {
+        return Err(error);
+    };
     PythonVersion::new(major, minor).ok_or(error)
 }
 
 fn bytes(field: &str) -> Result<Vec<u8>, DumpError> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(DumpError { field: "bytes" });
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .ok_or(DumpError { field: "bytes" })
+    };
     let pairs = field.as_bytes().chunks(2).map(|pair| match *pair {
         [high, low] => Ok((digit(high)? * 16 + digit(low)?) as u8),
         _ => Err(DumpError { field: "bytes" }),

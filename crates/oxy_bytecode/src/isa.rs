@@ -302,7 +302,11 @@ pub struct Flags {
 }
 
 impl Flags {
-    const NONE: Flags = Flags { may_raise: false, jumps: false, ends: false };
+    const NONE: Flags = Flags {
+        may_raise: false,
+        jumps: false,
+        ends: false,
+    };
 }
 
 macro_rules! taken_effect {
@@ -310,7 +314,10 @@ macro_rules! taken_effect {
         None
     };
     ($pops:expr, $pushes:expr) => {
-        Some(StackEffect { pops: $pops, pushes: $pushes })
+        Some(StackEffect {
+            pops: $pops,
+            pushes: $pushes,
+        })
     };
 }
 
@@ -410,7 +417,11 @@ impl Instr {
         match *self {
             Instr::LoadFast { checked, .. } => checked,
             Instr::Jump { polls, .. } => polls,
-            Instr::PopJumpIf { condition: Condition::None | Condition::NotNone, polls, .. } => polls,
+            Instr::PopJumpIf {
+                condition: Condition::None | Condition::NotNone,
+                polls,
+                ..
+            } => polls,
             _ => self.flags().may_raise,
         }
     }
