@@ -28,7 +28,7 @@ macro_rules! for_each_instr {
     /// Pushes NULL, the empty slot of a following call.
     push_null = PushNull {}, "-- NULL", 0 => 1, [];
     /// Pushes another reference to the `depth`-th value from the top (1 is the top).
-    copy = Copy { depth: u32 }, "value … -- value … value", depth => depth + 1, [];
+    copy = Copy { depth: u32 }, "value … -- value … value", depth => depth.saturating_add(1), [];
     /// Exchanges the top with the `depth`-th value from the top.
     swap = Swap { depth: u32 }, "bottom … top -- top … bottom", depth => depth, [];
 

@@ -117,6 +117,21 @@ fn decoding_rejects_what_no_compiler_makes() {
 }
 
 #[test]
+fn the_largest_arguments_are_no_overflow() {
+    for &v in PythonVersion::ALL {
+        for opcode in 0..=255 {
+            let Some((_, caches)) = (v.table().opcode)(opcode) else {
+                continue;
+            };
+            let e = v.table().extended_arg;
+            let mut code = vec![e, 255, e, 255, e, 255, opcode, 255];
+            code.extend([0, 0].repeat(caches as usize));
+            follow(v, &raw(&code));
+        }
+    }
+}
+
+#[test]
 fn keyword_names_must_belong_to_a_call() {
     for &v in PythonVersion::ALL {
         if (0..=255).any(|b| (v.table().opcode)(b).is_some_and(|(name, _)| name == "KW_NAMES")) {
