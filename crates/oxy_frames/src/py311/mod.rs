@@ -1,0 +1,12 @@
+//! CPython 3.11: frame layout, and what is done differently there.
+
+pub mod layout;
+
+#[cfg(all(Py_3_11, not(Py_3_12)))]
+mod frame;
+#[cfg(all(Py_3_11, not(Py_3_12)))]
+pub(crate) use frame::*;
+pub use layout::InterpreterFrame;
+
+/// The version, as in `sys.version_info[:2]`.
+pub const NUMBER: (u8, u8) = (3, 11);
