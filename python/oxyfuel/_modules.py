@@ -113,5 +113,5 @@ def twin(module: nn.Module, recipe: Recipe, **members: Callable[..., Any]) -> An
         **{name: _unbound(value) for name, value in members.items()},
     )
     result = object.__new__(_subclass(cls, namespace))
-    result.__dict__ = module.__dict__
+    object.__setattr__(result, "__dict__", module.__dict__)  # past any __setattr__ of the class
     return result
