@@ -6,6 +6,8 @@ use std::{ffi::CStr, ffi::c_char, ffi::c_int, marker::PhantomData, mem, ptr, ptr
 
 use pyo3::ffi::{self, PyObject};
 
+use crate::version;
+
 /// A Python exception is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raised;
@@ -449,6 +451,22 @@ pub(crate) fn catch(kind: Ref<'_>) -> Outcome<()> {
 pub(crate) fn is_raising(kind: Ref<'_>) -> bool {
     // SAFETY: attached, and the class is live.
     unsafe { ffi::PyErr_ExceptionMatches(kind.as_ptr()) != 0 }
+}
+
+/// Takes the exception that is set away, with its traceback in place.
+pub(crate) fn take_raised() -> Outcome<Owned> {
+    // SAFETY: attached; an owned exception instance, or NULL if none is set.
+    unsafe { Owned::from_new(version::take_raised()) }
+}
+
+/// Sets an exception instance, with its own traceback, in place of any that is set.
+pub(crate) fn raise_again(exception: Owned) -> Raised {
+    // SAFETY: attached; an owned exception instance (callers).
+    unsafe {
+        ffi::PyErr_Clear();
+        version::restore_raised(exception.into_ptr());
+    }
+    Raised
 }
 
 /// Sets an exception with a constant message.

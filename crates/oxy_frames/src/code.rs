@@ -42,5 +42,5 @@ pub fn decode(code: &Bound<'_, PyCode>) -> PyResult<CodeUnit> {
 /// `object` is a bytes object that outlives the slice.
 unsafe fn bytes<'a>(object: *mut PyObject) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast(), ffi::PyBytes_GET_SIZE(object) as usize) }
+    unsafe { slice::from_raw_parts(ffi::PyBytes_AsString(object).cast(), ffi::PyBytes_Size(object) as usize) }
 }

@@ -15,8 +15,10 @@ use std::{
 };
 
 use pyo3::{
-    Bound, PyErr, PyResult, exceptions::PyRuntimeError, ffi, ffi::PyObject,
-    types::{PyAnyMethods, PyCode},
+    Bound, PyErr, PyResult,
+    exceptions::PyRuntimeError,
+    ffi::{self, PyObject},
+    types::PyCode,
 };
 
 /// Data attached to a code object.
