@@ -52,14 +52,14 @@ def stable(reason: str) -> str:
 
 
 def main() -> None:
-    from conftest import EXPECTED, SUITES, expectation_file
+    from conftest import EXPECTED, PYTHON, SUITES, expectation_file
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], metavar="SUITE")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only-here", action="store_true", help="add for this version of Python, delete nothing")
     options = parser.parse_args()
-    prefix = "[%d.%d] " % sys.version_info[:2] if options.only_here else ""
+    prefix = f"[{PYTHON}] " if options.only_here else ""
     for suite in options.suites or SUITES:
         outcomes = run(suite, options.workers)
         added: dict[str, list[str]] = collections.defaultdict(list)

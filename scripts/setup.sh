@@ -82,7 +82,11 @@ venv_for() { printf '%s/venv-%s' "$OXYFUEL_HOME" "$("$1" -c 'import sys; print("
 mkdir -p "$OXYFUEL_HOME"
 install_system_packages
 check_rust
-make_environment "$1" "${OXYFUEL_VENV:-$(venv_for "$1")}" test models lint
+main=${OXYFUEL_VENV:-$(venv_for "$1")}
+make_environment "$1" "$main" test models lint
 shift
-for python in "$@"; do make_environment "$python" "$(venv_for "$python")" test; done
+for python in "$@"; do
+  venv=$(venv_for "$python")
+  [ "$venv" = "$main" ] || make_environment "$python" "$venv" test
+done
 say "done"

@@ -17,6 +17,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 EXPECTED = TESTS / "expected_failures"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 SUITES = ("conformance/tracing", "cases", "surface", "models")
 
 
@@ -39,13 +40,13 @@ def expectation_file(nodeid):
 
 def expected_reason(nodeid):
     path = expectation_file(nodeid)
-    if path is None or os.environ.get("OXY_IGNORE_EXPECTED") or os.environ.get("CONFORMANCE_IMPL", "oxyfuel") != "oxyfuel":
+    if os.environ.get("OXY_IGNORE_EXPECTED") or os.environ.get("CONFORMANCE_IMPL", "oxyfuel") != "oxyfuel":
         return None
-    if not path.exists():
+    if path is None or not path.exists():
         return None
     reason = path.read_text().strip()
     versions = re.match(r"\[(3\.\d+(?:, 3\.\d+)*)\]", reason)
-    return reason if versions is None or "%d.%d" % sys.version_info[:2] in versions[1].split(", ") else None
+    return reason if versions is None or PYTHON in versions[1].split(", ") else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
