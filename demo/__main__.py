@@ -107,9 +107,10 @@ TORCH_HEAD = ["torch: compile", "latency", "speed", "error"]
 
 
 def table(rows: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in rows) for i in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first, *rest = widths
     return "\n".join(
-        "  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths)))
+        "  ".join([line[0].ljust(first), *(text.rjust(width) for text, width in zip(line[1:], rest, strict=True))])
         for line in rows
     )
 
