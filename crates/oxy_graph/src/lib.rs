@@ -11,8 +11,13 @@
 pub mod dtype;
 pub mod graph;
 pub mod meta;
+pub mod parse;
 pub mod print;
+pub mod verify;
 
 pub use dtype::DType;
 pub use graph::{Arg, Graph, Node, NodeId, ValueId};
+
 pub use meta::{Device, DeviceType, Layout, MemoryFormat, TensorMeta};
+pub use parse::{ParseError, parse};
+pub use verify::verify;

@@ -7,6 +7,7 @@
 
 pub mod kernel;
 pub mod scalar;
+pub mod schedule;
 
 pub use kernel::{Body, Dim, DimKind, Index, Kernel, Param, Phase, Reduction, Split, Store, V};
 pub use scalar::{Expr, ReduceOp, ScalarOp, Ty};

@@ -8,5 +8,12 @@
 pub mod pipeline;
 pub mod program;
 
+mod affine;
+mod cost;
+mod emit;
+mod lowering;
+mod materialize;
+mod points;
+
 pub use pipeline::{LowerError, Options, lower};
 pub use program::{Program, Step};

@@ -1,6 +1,6 @@
 //! The pipeline: which passes run, in which order.
 
-use crate::{Program, Step};
+use crate::Program;
 use oxy_graph::Graph;
 
 /// What a caller may choose.
@@ -26,23 +26,7 @@ pub enum LowerError {
 }
 
 /// Lowers an ATen-level graph.
-pub fn lower(graph: &Graph, _options: &Options) -> Result<Program, LowerError> {
-    let steps = graph.nodes.iter().map(|node| Step::Call {
-        target: node.target.clone(),
-        args: node.args.clone(),
-        kwargs: node.kwargs.clone(),
-        outputs: node.outputs.clone(),
-    });
-    let mut program = Program {
-        kernels: Vec::new(),
-        steps: steps.collect(),
-        values: graph.metas.clone(),
-        inputs: graph.inputs.clone(),
-        outputs: graph.outputs.clone(),
-        storage: Vec::new(),
-        last_use: Vec::new(),
-    };
-    program.storage = (0..program.values.len() as u32).map(oxy_graph::ValueId).collect();
-    program.last_use = vec![None; program.values.len()];
-    Ok(program)
+pub fn lower(graph: &Graph, options: &Options) -> Result<Program, LowerError> {
+    oxy_graph::verify::verify(graph).map_err(LowerError::Malformed)?;
+    crate::lowering::run(graph, options)
 }

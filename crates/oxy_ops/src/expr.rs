@@ -328,6 +328,18 @@ impl Exprs {
         self.add(sizes, ty, Kind::Reduce { of, op, dims })
     }
 
+    /// The dtype that holds an expression's values exactly.
+    pub fn storage_dtype(&self, t: T) -> DType {
+        match (&self.get(t).kind, self.ty(t)) {
+            (Kind::Round(dtype, _) | Kind::Buffer { dtype, .. }, _) => *dtype,
+            (_, Ty::F32) => DType::F32,
+            (_, Ty::F64) => DType::F64,
+            (_, Ty::I32) => DType::I32,
+            (_, Ty::I64) => DType::I64,
+            (_, Ty::Bool) => DType::Bool,
+        }
+    }
+
     /// Calls `f` for each operand.
     pub fn for_each_operand(&self, t: T, mut f: impl FnMut(T)) {
         match &self.get(t).kind {
