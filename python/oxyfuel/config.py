@@ -43,7 +43,9 @@ _KNOBS = (
     _Knob("verbose", False, "TORCHDYNAMO_VERBOSE"),
     _Knob("disable", False, "TORCH_COMPILE_DISABLE"),
     _Knob("strict", False, "OXYFUEL_STRICT"),  # a bug of oxyfuel's own raises instead of running eagerly
+    _Knob("inject_panic", ""),  # tests: panic in the named stage of the engine
     # Capture
+    _Knob("inline_depth_max", 120),
     _Knob("capture_scalar_outputs", False, "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS"),
     _Knob("capture_dynamic_output_shape_ops", False, "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS"),
     _Knob("nested_graph_breaks", True),
