@@ -31,6 +31,7 @@ use crate::{
     code_extra,
     completion::{Completion, How},
     frame::Frame,
+    stack,
     version::{
         self,
         layout::{InterpreterFrame, ThreadState},
@@ -167,7 +168,7 @@ unsafe extern "C" fn evaluate_frame(
             return previous()(tstate, frame, throwflag);
         }
         let Some(handler) = HANDLER.get() else { return previous()(tstate, frame, throwflag) };
-        if !handler.is_active() || version::is_observed(tstate, code) || !version::enter_recursive(tstate) {
+        if !handler.is_active() || version::is_observed(tstate, code) || !stack::has_room() || !version::enter_recursive(tstate) {
             return previous()(tstate, frame, throwflag);
         }
         let mark = code_extra::to_mark(extra);

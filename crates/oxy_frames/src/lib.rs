@@ -20,6 +20,7 @@ mod completion;
 mod error;
 mod frame;
 pub mod hook;
+mod stack;
 pub mod step;
 pub mod unwind;
 

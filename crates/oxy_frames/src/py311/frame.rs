@@ -179,3 +179,6 @@ pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch>
 
 /// The interpreter's own `_PyExc_PrepReraiseStar`; this version doesn't export it.
 pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = None;
+
+/// What is said of a class pattern whose class isn't one.
+pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a type";

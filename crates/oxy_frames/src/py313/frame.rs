@@ -11,12 +11,8 @@ use super::layout::{
     InterpreterFrame, ThreadState,
 };
 
-/// C stack units a stepped frame takes, against the two of `_PyEval_EvalFrameDefault`: the engine's own stack
-/// frames are larger.
-const C_STACK_UNITS: c_int = 8;
-
-/// Below this many units frames are left to the interpreter, which knows how to report the overflow.
-const C_STACK_RESERVE: c_int = 200;
+/// `PY_EVAL_C_STACK_UNITS`
+const C_STACK_UNITS: c_int = 2;
 
 /// The bits of `eval_breaker` below the monitoring version: `_PY_EVAL_EVENTS_MASK`.
 const EVAL_EVENTS_MASK: usize = 0xff;
@@ -132,7 +128,7 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, code: *mut CodeObject
 pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState) -> bool {
     // SAFETY: module contract.
     unsafe {
-        if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= C_STACK_RESERVE {
+        if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= C_STACK_UNITS {
             return false;
         }
         (*tstate).py_recursion_remaining -= 1;
@@ -245,3 +241,6 @@ pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch>
 
 /// The interpreter's own `_PyExc_PrepReraiseStar`.
 pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = Some(PyUnstable_Exc_PrepReraiseStar);
+
+/// What is said of a class pattern whose class isn't one.
+pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a class";

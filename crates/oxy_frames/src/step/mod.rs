@@ -41,7 +41,7 @@ pub enum StepOutcome<'f> {
     Next,
     /// Go on there.
     Jump(InstrId),
-    /// The function returns this value.
+    /// The function returns this value. A constant that is returned in one instruction comes from its first half.
     Return(Bound<'f, PyAny>),
     /// An exception is set, raised at this instruction: [`Frame::raise_at`] or [`unwind`](crate::unwind::unwind).
     Raised,
@@ -104,6 +104,12 @@ pub fn step<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, at: InstrId) -> StepOutc
         Ok(placed) => (placed.instr, placed.offset.0),
         Err(error) => return refuse(frame, error),
     };
+    if is_returned_constant(unit, at, &instr) {
+        // The stack may have no room for it.
+        frame.touch();
+        frame.set_executing(word);
+        return return_constant(frame, unit, &instr);
+    }
     if let Err(error) = check_stack(frame, &instr) {
         return refuse(frame, error);
     }
@@ -115,6 +121,23 @@ pub fn step<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, at: InstrId) -> StepOutc
         // SAFETY: an owned reference becomes a `Bound`.
         Ok(Flow::Return(value)) => StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }),
         Ok(Flow::MustLeave) => StepOutcome::MustLeave,
+        Err(_) => StepOutcome::Raised,
+    }
+}
+
+/// Whether this is the first half of an instruction that returns a constant without putting it on the stack.
+fn is_returned_constant(unit: &CodeUnit, at: InstrId, instr: &Instr) -> bool {
+    let next = unit.get(InstrId(at.0.saturating_add(1)));
+    matches!(instr, Instr::LoadConst { .. })
+        && next.is_some_and(|next| !next.enterable && matches!(next.instr, Instr::ReturnValue {}))
+}
+
+fn return_constant<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, instr: &Instr) -> StepOutcome<'f> {
+    let py = frame.py();
+    let Instr::LoadConst { index } = *instr else { return refuse(frame, FrameError::NoSuchInstr) };
+    match Stepper::new(frame, unit).constant(index).map(|value| value.to_owned()) {
+        // SAFETY: an owned reference becomes a `Bound`.
+        Ok(value) => StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }),
         Err(_) => StepOutcome::Raised,
     }
 }

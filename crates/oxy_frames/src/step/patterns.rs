@@ -5,7 +5,10 @@ use std::ffi::{c_int, c_ulong};
 use pyo3::ffi;
 
 use super::{Flow, StepResult, stepper::Stepper};
-use crate::capi::{self, Outcome, Owned, Ref, raise_format};
+use crate::{
+    capi::{self, Outcome, Owned, Ref, raise_format},
+    version,
+};
 
 /// `_Py_TPFLAGS_MATCH_SELF`: a positional sub-pattern matches the subject itself.
 const MATCH_SELF: c_ulong = 1 << 22;
@@ -103,7 +106,7 @@ fn class_attributes(
     names: Ref<'_>,
 ) -> Outcome<Option<Vec<Owned>>> {
     if !capi::is_type(class) {
-        return Err(capi::raise(capi::type_error(), c"called match pattern must be a class"));
+        return Err(capi::raise(capi::type_error(), version::MATCH_CLASS_WANTS_CLASS));
     }
     if !capi::is_instance(subject, class)? {
         return Ok(None);

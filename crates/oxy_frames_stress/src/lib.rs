@@ -1,0 +1,249 @@
+//! Test-only extension module behind `tests/frames`: a frame handler with no tracer and no compiler.
+//!
+//! Marked functions are executed by single steps. The outermost marked frame of a run can be left to the interpreter
+//! after a given number of steps, and exceptions either continue by unwinding here or are raised into the interpreter.
+#![forbid(unsafe_code)]
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+
+use oxy_bytecode::{CodeUnit, InstrId};
+use oxy_frames::{Completion, Frame, FrameError, FrameHandler, HookGuard, Mark, StepOutcome, code, code_extra, hook};
+use pyo3::{
+    exceptions::{PySystemError, PyTypeError},
+    prelude::*,
+    types::{PyCode, PyDict, PyTuple},
+};
+
+/// How a run continues when a step has raised.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnRaise {
+    /// Go to the handler and step on.
+    Unwind,
+    /// Let the interpreter go on in the handler.
+    RaiseAt,
+}
+
+thread_local! {
+    /// How many runs are active in this thread.
+    static RUNS: Cell<u32> = const { Cell::new(0) };
+    static ON_RAISE: Cell<OnRaise> = const { Cell::new(OnRaise::Unwind) };
+    /// After how many steps the next marked frame is left; taken by that frame.
+    static LEAVE_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
+    /// Steps done by the frame that took it.
+    static STEPS_OF_FIRST: Cell<u64> = const { Cell::new(0) };
+    /// Steps done by all frames, and what became of frames, since `reset_counts`.
+    static COUNTS: RefCell<Counts> = const { RefCell::new(Counts { steps: 0, finished: 0, left: 0, raised: 0, unwound: 0 }) };
+}
+
+struct Counts {
+    steps: u64,
+    finished: u64,
+    left: u64,
+    raised: u64,
+    unwound: u64,
+}
+
+fn count(change: impl FnOnce(&mut Counts)) {
+    COUNTS.with_borrow_mut(change);
+}
+
+struct Stress;
+
+static STRESS: Stress = Stress;
+
+impl FrameHandler for Stress {
+    fn is_active(&self) -> bool {
+        RUNS.get() > 0
+    }
+
+    fn evaluate(&self, frame: &mut Frame<'_>, mark: Mark) -> Completion {
+        let result = match mark {
+            Mark::Data(data) => match data.downcast_ref::<CodeUnit>() {
+                Some(unit) => run(frame, unit),
+                None => frame.plain(),
+            },
+            Mark::Unknown | Mark::Skip => frame.plain(),
+        };
+        result.unwrap_or_else(|error| {
+            PySystemError::new_err(format!("stress: {error}")).restore(frame.py());
+            frame.fail()
+        })
+    }
+}
+
+/// Steps through a frame.
+fn run(frame: &mut Frame<'_>, unit: &CodeUnit) -> Result<Completion, FrameError> {
+    let first = LEAVE_AFTER.take();
+    let mut at = InstrId(0);
+    let mut steps = 0;
+    loop {
+        if first.is_some() {
+            STEPS_OF_FIRST.set(steps);
+        }
+        let enterable = unit.get(at).is_some_and(|placed| placed.enterable);
+        if enterable && (first.is_some_and(|after| steps >= after) || frame.is_observed()) {
+            count(|counts| counts.left += 1);
+            return frame.leave(unit, at);
+        }
+        steps += 1;
+        count(|counts| counts.steps += 1);
+        match oxy_frames::step(frame, unit, at) {
+            StepOutcome::Next => at = InstrId(at.0 + 1),
+            StepOutcome::Jump(target) => at = target,
+            StepOutcome::Return(value) => {
+                count(|counts| counts.finished += 1);
+                return Ok(frame.finish(value));
+            }
+            StepOutcome::MustLeave => {
+                count(|counts| counts.left += 1);
+                return frame.leave(unit, at);
+            }
+            StepOutcome::Raised => {
+                if ON_RAISE.get() == OnRaise::RaiseAt {
+                    count(|counts| counts.raised += 1);
+                    return frame.raise_at(unit, at);
+                }
+                count(|counts| counts.unwound += 1);
+                match oxy_frames::unwind(frame, unit, at)? {
+                    Some(handler) => at = handler,
+                    None => return Ok(frame.fail()),
+                }
+            }
+        }
+    }
+}
+
+/// The hook, and this thread's interest in frames, for the duration of a run.
+struct Run {
+    _guard: HookGuard,
+    on_raise: OnRaise,
+    leave_after: Option<u64>,
+}
+
+impl Run {
+    fn start(py: Python<'_>, on_raise: OnRaise, leave_after: Option<u64>) -> PyResult<Run> {
+        let guard = hook::install(py, &STRESS)?;
+        RUNS.set(RUNS.get() + 1);
+        Ok(Run { _guard: guard, on_raise: ON_RAISE.replace(on_raise), leave_after: LEAVE_AFTER.replace(leave_after) })
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        RUNS.set(RUNS.get() - 1);
+        ON_RAISE.set(self.on_raise);
+        LEAVE_AFTER.set(self.leave_after);
+    }
+}
+
+fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCode>> {
+    let code = function.getattr("__code__")?;
+    Ok(code.cast_into::<PyCode>().map_err(|_| PyTypeError::new_err("not a Python function"))?)
+}
+
+/// From now on, frames of this function are stepped through during runs.
+#[pyfunction]
+fn mark(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    let code = code_of(function)?;
+    if let Mark::Unknown = code_extra::get(&code)? {
+        let unit = code::decode(&code)?;
+        code_extra::set(&code, Mark::Data(Arc::new(unit)))?;
+    }
+    Ok(())
+}
+
+/// Frames of this function are evaluated plainly, at the least cost.
+#[pyfunction]
+fn mark_skip(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    code_extra::set(&code_of(function)?, Mark::Skip)
+}
+
+/// Forgets a function's mark.
+#[pyfunction]
+fn unmark(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    code_extra::set(&code_of(function)?, Mark::Unknown)
+}
+
+/// Calls with every marked frame stepped through to its end.
+#[pyfunction]
+fn run_stepped<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
+    function.call(args, kwargs)
+}
+
+/// Like `run_stepped`, but what a step raises is raised into the interpreter.
+#[pyfunction]
+fn run_raising<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::RaiseAt, None)?;
+    function.call(args, kwargs)
+}
+
+/// Calls with the first marked frame left to the interpreter after `steps` steps.
+#[pyfunction]
+fn run_leaving<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    steps: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    STEPS_OF_FIRST.set(0);
+    let _run = Run::start(function.py(), OnRaise::Unwind, Some(steps))?;
+    function.call(args, kwargs)
+}
+
+/// Steps that the first marked frame of the latest `run_leaving` made.
+#[pyfunction]
+fn steps_of_first() -> u64 {
+    STEPS_OF_FIRST.get()
+}
+
+/// Calls with the hook installed and wanted, so that every frame is offered, but with no marks of ours involved.
+#[pyfunction]
+fn run_hooked<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
+    function.call1(args)
+}
+
+/// Calls with the hook installed but not wanted by this thread.
+#[pyfunction]
+fn run_unwanted<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let _guard = hook::install(function.py(), &STRESS)?;
+    function.call1(args)
+}
+
+/// Starts counting anew; returns the counts so far: steps, frames finished, left, raised, exceptions unwound.
+#[pyfunction]
+fn reset_counts() -> (u64, u64, u64, u64, u64) {
+    COUNTS.with_borrow_mut(|counts| {
+        let now = (counts.steps, counts.finished, counts.left, counts.raised, counts.unwound);
+        *counts = Counts { steps: 0, finished: 0, left: 0, raised: 0, unwound: 0 };
+        now
+    })
+}
+
+/// See the crate's documentation.
+#[pymodule]
+fn oxy_frames_stress(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(mark, module)?)?;
+    module.add_function(wrap_pyfunction!(mark_skip, module)?)?;
+    module.add_function(wrap_pyfunction!(unmark, module)?)?;
+    module.add_function(wrap_pyfunction!(run_stepped, module)?)?;
+    module.add_function(wrap_pyfunction!(run_raising, module)?)?;
+    module.add_function(wrap_pyfunction!(run_leaving, module)?)?;
+    module.add_function(wrap_pyfunction!(steps_of_first, module)?)?;
+    module.add_function(wrap_pyfunction!(run_hooked, module)?)?;
+    module.add_function(wrap_pyfunction!(run_unwanted, module)?)?;
+    module.add_function(wrap_pyfunction!(reset_counts, module)?)?;
+    Ok(())
+}
