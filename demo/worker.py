@@ -52,7 +52,7 @@ def torch_compiler() -> tuple[Callable[..., Any], Callable[[], dict[str, Any]]]:
         return {
             "graphs": counters["stats"]["unique_graphs"],
             "graph_breaks": sum(counters["graph_break"].values()),
-            "ops_captured": counters["stats"]["calls_captured"],
+            "operators": counters["stats"]["calls_captured"],
         }
 
     return torch.compile, stats
@@ -86,7 +86,7 @@ def measure(name: str, compiler: str, seconds: float, stage: Callable[[str], Non
         )
     counts = stats()
     return {
-        "operators": counts.get("ops_captured"),
+        "operators": counts.get("operators"),
         "graphs": counts.get("graphs"),
         "breaks": counts.get("graph_breaks"),
         "kernels": counts.get("kernels"),

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 python=$1
 export LLVM_SYS_191_PREFIX=${LLVM_SYS_191_PREFIX:-/usr/lib/llvm-19}
-export PYO3_PYTHON=$python
+export PYO3_PYTHON=$python PYO3_BUILD_EXTENSION_MODULE=1
 target=${CARGO_TARGET_DIR:-target}
 
 # Checkouts may share a target folder. The library there has one name for all of them, so one that

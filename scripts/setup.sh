@@ -4,16 +4,16 @@
 #
 #   scripts/setup.sh [PYTHON...]     default: python3
 #
-# The first interpreter gets everything (torch, test tools, models, linters); further ones get
-# torch and the test tools. One virtual environment for each, outside the checkout:
-# $OXYFUEL_VENV (first interpreter only), else $OXYFUEL_HOME/venv-<version>; OXYFUEL_HOME
-# defaults to ~/.cache/oxyfuel. Wheels are unpacked once into $OXYFUEL_HOME/uv and hard-linked
-# into the environments, so that three of them share one copy of torch's CUDA libraries.
+# One virtual environment for each interpreter, outside the checkout: $OXYFUEL_VENV (for the first
+# only), else $OXYFUEL_HOME/venv-<version>; OXYFUEL_HOME defaults to ~/.cache/oxyfuel. Wheels are
+# unpacked once into $OXYFUEL_HOME/uv and hard-linked into the environments, so that three of them
+# share one copy of torch's CUDA libraries: one takes 5.5 GB, three take 9 GB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 OXYFUEL_HOME=${OXYFUEL_HOME:-$HOME/.cache/oxyfuel}
-APT_PACKAGES=(g++ libffi-dev libpolly-19-dev libxml2-dev libzstd-dev llvm-19-dev make python3-venv zlib1g-dev)
+APT_PACKAGES=(g++ libffi-dev libpolly-19-dev libxml2-dev libzstd-dev llvm-19-dev make python3-dev python3-venv zlib1g-dev)
+GROUPS_WANTED=(test models lint) # dependency groups of pyproject.toml
 RUST_MINIMUM=1.95
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -51,14 +51,13 @@ check_rust() {
   say "rust: $have"
 }
 
-# $1 interpreter, $2 folder, $3... dependency groups of pyproject.toml
+# $1 interpreter, $2 folder
 make_environment() {
   local python=$1 venv=$2 group stamp arguments=()
-  shift 2
   "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
     die "$python is $("$python" --version 2>&1); oxyfuel supports CPython 3.11, 3.12 and 3.13"
-  for group in "$@"; do arguments+=(--group "pyproject.toml:$group"); done
-  stamp="$venv/.oxyfuel-$( (printf '%s\n' "$@"; sed -n '/^\[dependency-groups\]/,/^\[tool/p' pyproject.toml) | sha256sum | cut -c1-16)"
+  for group in "${GROUPS_WANTED[@]}"; do arguments+=(--group "pyproject.toml:$group"); done
+  stamp="$venv/.oxyfuel-$(sed -n '/^\[dependency-groups\]/,/^\[tool/p' pyproject.toml | sha256sum | cut -c1-16)"
   if [ -f "$stamp" ]; then
     say "environment $venv: up to date"
     return
@@ -69,7 +68,7 @@ make_environment() {
   fi
   # uv, from PyPI like everything else: it shares unpacked wheels between environments
   [ -x "$venv/bin/uv" ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
-  say "environment $venv: installing groups $*"
+  say "environment $venv: installing ${GROUPS_WANTED[*]}"
   UV_CACHE_DIR="$OXYFUEL_HOME/uv" UV_LINK_MODE=hardlink "$venv/bin/uv" pip install --quiet \
     --python "$venv/bin/python" "${arguments[@]}"
   rm -f "$venv"/.oxyfuel-*
@@ -83,10 +82,10 @@ mkdir -p "$OXYFUEL_HOME"
 install_system_packages
 check_rust
 main=${OXYFUEL_VENV:-$(venv_for "$1")}
-make_environment "$1" "$main" test models lint
+make_environment "$1" "$main"
 shift
 for python in "$@"; do
   venv=$(venv_for "$python")
-  [ "$venv" = "$main" ] || make_environment "$python" "$venv" test
+  [ "$venv" = "$main" ] || make_environment "$python" "$venv"
 done
 say "done"

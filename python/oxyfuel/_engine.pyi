@@ -34,8 +34,8 @@ def reset() -> None:
     """Drop all compiled code and everything learned about sizes."""
 
 def stats() -> dict[str, Any]:
-    """Counts since the process began: ``graphs``, ``graph_breaks``, ``recompiles``, ``break_reasons``,
-    ``phases`` (seconds)."""
+    """Counts since the process began: ``graphs``, ``operators`` (captured), ``kernels``, ``graph_breaks``,
+    ``recompiles``, ``break_reasons`` (title to count), ``phases`` (name to seconds)."""
 
 def set_config(name: str, value: Any) -> None:
     """A knob of ``oxyfuel.config``, or ``"stance"`` with ``(stance, skip_guard_eval_unsafe, force_backend)``."""
