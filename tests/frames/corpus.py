@@ -788,9 +788,10 @@ def class_scope(n):
     x = "function"
 
     class A:
-        y = x
-        x = "class"
+        y = n
         z = x
+        k = "class"
+        v = k, y
         w = [n for _ in range(2)]
         try:
             q = undefined_in_class
@@ -798,7 +799,19 @@ def class_scope(n):
             q = str(e)
         del y
 
-    return A.x, A.z, A.w, A.q, hasattr(A, "y")
+    return A.v, A.z, A.w, A.q, hasattr(A, "y")
+
+
+@case()
+def class_scope_errors():
+    class A:
+        try:
+            del nothing
+        except NameError as e:
+            text = str(e)
+        x = 1
+        del x
+        y = x
 
 
 @case()

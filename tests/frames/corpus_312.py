@@ -50,3 +50,14 @@ def inlined_comprehension_cells(n):
     x = "outer"
     fs = [lambda: x for x in range(n)]
     return [f() for f in fs], x
+
+
+@case(lambda: 3)
+def lazy_alias_in_class(n):
+    class A:
+        own = n
+        type Global = int
+        type Own = own
+        type Outer = n
+
+    return A.Global.__value__, A.Own.__value__, A.Outer.__value__

@@ -405,6 +405,74 @@ def check_monitoring():
     assert stress.reset_counts()[0] > 0
 
 
+def check_panic():
+    """A panic before anything was done means plain evaluation; later, an error, and nothing is lost."""
+    def f(token):
+        x = [token]
+        return [x, len(x), token]
+
+    mark_code(f.__code__)
+    token = corpus.Token()
+    count = sys.getrefcount(token)
+    errors = os.dup(2)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 2)
+    try:
+        assert stress.run_panicking(f, (token,), 0) == [[token], 1, token]
+        for step in range(1, 8):
+            try:
+                stress.run_panicking(f, (token,), step)
+            except SystemError as error:
+                assert "panic" in str(error)
+            else:
+                raise Failure(f"no error for the panic at {step}")
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+    assert sys.getrefcount(token) == count
+
+
+def check_misuse():
+    """Every wrong use of a frame is refused, and the frame is none the worse for it."""
+    def f(token):
+        x = [token]
+        return [x, len(x), token]
+
+    mark_code(f.__code__)
+    token = corpus.Token()
+    count = sys.getrefcount(token)
+    for step in range(1, 10):
+        try:
+            assert stress.run_misusing(f, (token,), step) == [[token], 1, token]
+        except SystemError as error:
+            assert "can't be entered" in str(error), error
+    assert sys.getrefcount(token) == count
+
+
+# Rows whose only code is generators and coroutines, which are the interpreter's.
+SUSPENDING = {
+    "before_async_with", "cleanup_throw", "end_async_for", "end_send", "get_aiter", "get_anext", "get_awaitable",
+    "get_yield_from_iter", "return_generator", "send", "yield_value",
+}
+
+# Rows that other versions' compilers make, or that are only reached by inlined generators.
+OF_OTHER_VERSIONS = {
+    (3, 11): {
+        "binary_slice", "convert_value", "end_for", "load_fast_and_clear", "load_from_dict_or_deref",
+        "load_from_dict_or_globals", "load_locals", "load_super_attr", "set_function_attribute", "store_slice", "to_bool",
+    },
+    (3, 12): {"convert_value", "end_for", "jump_if_or_pop", "load_classderef", "set_function_attribute", "to_bool"},
+    (3, 13): {"build_const_key_map", "end_for", "jump_if_or_pop", "load_classderef", "load_closure"},
+}
+
+
+def check_every_instruction():
+    """The corpus has every row of the instruction table that this version's compiler makes. (Runs last.)"""
+    known, performed = stress.instructions()
+    missing = set(known) - set(performed) - SUSPENDING - OF_OTHER_VERSIONS[sys.version_info[:2]]
+    assert not missing, sorted(missing)
+
+
 def check_marks():
     """Marks go away with their code objects, and a skipped function is never stepped."""
     namespace = {}
@@ -456,7 +524,11 @@ def check_cost_of_unrelated_frames():
     print(f"hook cost per call beyond an inlined call: {per_call[0]:.0f} ns unwanted, {per_call[1]:.0f} ns skipped")
 
 
-CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_") and value not in (check_same, check_growth)]
+CHECKS = [
+    value
+    for name, value in list(globals().items())
+    if name.startswith("check_") and value not in (check_same, check_growth)
+]
 
 
 def main(wanted):

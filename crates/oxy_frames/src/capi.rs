@@ -487,6 +487,12 @@ macro_rules! raise_format {
 }
 pub(crate) use raise_format;
 
+/// `object`
+pub(crate) fn object_type() -> Ref<'static> {
+    // SAFETY: a static type of the interpreter.
+    unsafe { Ref(NonNull::new_unchecked((&raw mut ffi::PyBaseObject_Type).cast()), PhantomData) }
+}
+
 macro_rules! exception_classes {
     ($($name:ident = $class:ident;)*) => {$(
         pub(crate) fn $name() -> Ref<'static> {

@@ -6,10 +6,11 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     sync::Arc,
 };
 
-use oxy_bytecode::{CodeUnit, InstrId};
+use oxy_bytecode::{CodeUnit, Instr, InstrId};
 use oxy_frames::{Completion, Frame, FrameError, FrameHandler, HookGuard, Mark, StepOutcome, code, code_extra, hook};
 use pyo3::{
     exceptions::{PySystemError, PyTypeError},
@@ -34,8 +35,19 @@ thread_local! {
     static LEAVE_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
     /// Steps done by the frame that took it.
     static STEPS_OF_FIRST: Cell<u64> = const { Cell::new(0) };
+    /// What goes wrong on purpose; taken by the frame that commits it.
+    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    /// The instructions that were performed by a step, by name.
+    static PERFORMED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
     /// Steps done by all frames, and what became of frames, since `reset_counts`.
     static COUNTS: RefCell<Counts> = const { RefCell::new(Counts { steps: 0, finished: 0, left: 0, raised: 0, unwound: 0 }) };
+}
+
+/// A fault to commit in the next marked frame, before the given step.
+#[derive(Clone, Copy)]
+enum Fault {
+    Panic(u64),
+    WrongUnit(u64),
 }
 
 struct Counts {
@@ -88,9 +100,26 @@ fn run(frame: &mut Frame<'_>, unit: &CodeUnit) -> Result<Completion, FrameError>
             count(|counts| counts.left += 1);
             return frame.leave(unit, at);
         }
+        match FAULT.get() {
+            Some(Fault::Panic(before)) if before == steps => {
+                FAULT.set(None);
+                panic!("a panic on purpose");
+            }
+            Some(Fault::WrongUnit(before)) if before == steps => {
+                FAULT.set(None);
+                return refuse_everything(frame, unit, at);
+            }
+            _ => {}
+        }
         steps += 1;
         count(|counts| counts.steps += 1);
-        match oxy_frames::step(frame, unit, at) {
+        let outcome = oxy_frames::step(frame, unit, at);
+        if let Some(placed) = unit.get(at)
+            && !matches!(outcome, StepOutcome::MustLeave)
+        {
+            PERFORMED.with_borrow_mut(|performed| performed.insert(placed.instr.mnemonic()));
+        }
+        match outcome {
             StepOutcome::Next => at = InstrId(at.0 + 1),
             StepOutcome::Jump(target) => at = target,
             StepOutcome::Return(value) => {
@@ -114,6 +143,37 @@ fn run(frame: &mut Frame<'_>, unit: &CodeUnit) -> Result<Completion, FrameError>
             }
         }
     }
+}
+
+/// Misuses a frame in every way there is; each has to be refused without harm. Then steps on.
+fn refuse_everything(frame: &mut Frame<'_>, unit: &CodeUnit, at: InstrId) -> Result<Completion, FrameError> {
+    let depth = frame.stack_depth();
+    let mut wrong = unit.clone();
+    wrong.stacksize += 1;
+    let none = frame.py().None().into_bound(frame.py());
+    let mut surprises = Vec::new();
+    let mut expect = |what: &str, refused: bool| {
+        if !refused {
+            surprises.push(what.to_owned());
+        }
+    };
+    expect("leave by another unit", matches!(frame.leave(&wrong, at), Err(FrameError::WrongCode)));
+    expect("leave past the end", matches!(frame.leave(unit, InstrId(u32::MAX)), Err(FrameError::NoSuchInstr)));
+    expect("step of another unit", matches!(oxy_frames::step(frame, &wrong, at), StepOutcome::Raised));
+    expect("its error", PyErr::take(frame.py()).is_some());
+    expect("set a slot", frame.set_local(frame.nlocalsplus(), None) == Err(FrameError::NoSuchLocal));
+    expect("read a slot", frame.local(frame.nlocalsplus()).is_none());
+    expect("read the stack", frame.stack(depth).is_none());
+    while frame.push(Some(none.clone())).is_ok() {}
+    expect("push past the end", frame.push(None) == Err(FrameError::StackOverflow));
+    frame.truncate(depth);
+    expect("truncate", frame.stack_depth() == depth);
+    expect("start over", matches!(frame.plain(), Err(FrameError::Touched)));
+    if !surprises.is_empty() {
+        PySystemError::new_err(format!("not refused: {}", surprises.join(", "))).restore(frame.py());
+        return Ok(frame.fail());
+    }
+    frame.leave(unit, at)
 }
 
 /// The hook, and this thread's interest in frames, for the duration of a run.
@@ -141,7 +201,7 @@ impl Drop for Run {
 
 fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCode>> {
     let code = function.getattr("__code__")?;
-    Ok(code.cast_into::<PyCode>().map_err(|_| PyTypeError::new_err("not a Python function"))?)
+    code.cast_into::<PyCode>().map_err(|_| PyTypeError::new_err("not a Python function"))
 }
 
 /// From now on, frames of this function are stepped through during runs.
@@ -222,6 +282,28 @@ fn run_unwanted<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -
     function.call1(args)
 }
 
+/// Like `run_stepped`, with a panic before the given step of the first marked frame.
+#[pyfunction]
+fn run_panicking<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, step: u64) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
+    FAULT.set(Some(Fault::Panic(step)));
+    function.call1(args)
+}
+
+/// Like `run_leaving`, after trying everything that has to be refused.
+#[pyfunction]
+fn run_misusing<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, step: u64) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
+    FAULT.set(Some(Fault::WrongUnit(step)));
+    function.call1(args)
+}
+
+/// The names of all instructions, and of those that steps have performed in this thread.
+#[pyfunction]
+fn instructions() -> (Vec<&'static str>, Vec<&'static str>) {
+    (Instr::MNEMONICS.to_vec(), PERFORMED.with_borrow(|performed| performed.iter().copied().collect()))
+}
+
 /// Starts counting anew; returns the counts so far: steps, frames finished, left, raised, exceptions unwound.
 #[pyfunction]
 fn reset_counts() -> (u64, u64, u64, u64, u64) {
@@ -244,6 +326,9 @@ fn oxy_frames_stress(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(steps_of_first, module)?)?;
     module.add_function(wrap_pyfunction!(run_hooked, module)?)?;
     module.add_function(wrap_pyfunction!(run_unwanted, module)?)?;
+    module.add_function(wrap_pyfunction!(run_panicking, module)?)?;
+    module.add_function(wrap_pyfunction!(run_misusing, module)?)?;
+    module.add_function(wrap_pyfunction!(instructions, module)?)?;
     module.add_function(wrap_pyfunction!(reset_counts, module)?)?;
     Ok(())
 }

@@ -54,7 +54,7 @@ fn values_of_keys(mapping: Ref<'_>, keys: Ref<'_>) -> Outcome<Owned> {
     // `get` with a default of our own tells missing keys apart without creating them in dict subclasses.
     let (get, unbound) = capi::get_method(mapping, capi::new_str(c"get")?.borrow())?;
     let seen = capi::new_set()?;
-    let missing = capi::call(object_type(), &[])?;
+    let missing = capi::call(capi::object_type(), &[])?;
     let mut values = Vec::with_capacity(count);
     for key in (0..count).filter_map(|i| capi::tuple_get(keys, i)) {
         if !see(&seen, key)? {
@@ -72,11 +72,6 @@ fn values_of_keys(mapping: Ref<'_>, keys: Ref<'_>) -> Outcome<Owned> {
         values.push(value);
     }
     capi::new_tuple(values.iter().map(Owned::borrow))
-}
-
-fn object_type() -> Ref<'static> {
-    // SAFETY: a static type of the interpreter.
-    unsafe { Ref::new((&raw mut ffi::PyBaseObject_Type).cast()) }.unwrap_or_else(|| capi::base_exception_group())
 }
 
 /// Adds to the set; false if it was there already.
