@@ -3,7 +3,7 @@
 //! Takes a kernel whose dimensions are in any order and gives one that computes the same. Parallel dimensions come
 //! first, then reduce dimensions, each with the smallest strides innermost.
 
-use crate::kernel::{Body, DimKind, Index, Kernel, Phase, Split, V};
+use crate::kernel::{Body, DimKind, Index, Kernel, Phase, Split};
 use crate::scalar::Expr;
 use smallvec::SmallVec;
 
@@ -144,25 +144,4 @@ fn access_score(stride: i64, weight: i64) -> i64 {
         0 => 0,
         _ => -weight,
     }
-}
-
-/// Values of a body that are never used, for tests and debugging.
-pub fn unused(body: &Body) -> Vec<V> {
-    let mut used = vec![false; body.exprs.len()];
-    let mut mark = |v: V| used[v.0 as usize] = true;
-    body.stores.iter().for_each(|s| mark(s.value));
-    body.reductions.iter().for_each(|r| mark(r.value));
-    body.sets.iter().for_each(|s| mark(s.1));
-    for expr in &body.exprs {
-        match expr {
-            Expr::Op(_, args) => args.iter().for_each(|v| mark(*v)),
-            Expr::Cast(v) | Expr::Round(_, v) => mark(*v),
-            Expr::Load { index, mask, .. } => {
-                mask.iter().for_each(|v| mark(*v));
-                index.indirect.iter().for_each(|(v, _)| mark(*v));
-            }
-            Expr::Float(_) | Expr::Int(_) | Expr::Iota(_) | Expr::Slot(_) => {}
-        }
-    }
-    (0..used.len()).filter(|i| !used[*i]).map(|i| V(i as u32)).collect()
 }

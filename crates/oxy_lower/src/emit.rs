@@ -2,7 +2,8 @@
 //!
 //! Level k is what can be computed after k nested reductions. For each level there is a `Point` phase (values of a
 //! parallel point, kept in slots for the loops) and a `Loop` phase (reductions of level k, and stores of elements).
-//! A value that was stored in an earlier phase is read back instead of being computed again.
+//! A value that was stored in an earlier phase is read back instead of being computed again. Softmax's exponentials
+//! are kept that way in the memory of the result until the last phase overwrites them.
 
 use crate::{
     LowerError,
@@ -12,7 +13,7 @@ use crate::{
 use oxy_graph::ValueId;
 use oxy_loops::{Body, Dim, Expr, Index, Kernel, Param, Phase, Reduction, ScalarOp, Split, Store, Ty, V};
 use oxy_ops::{Exprs, Kind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A point to be stored, as which element (a constant's point has no index of its own), and where.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ pub fn emit(
     let phase_of =
         |s: &StoreRequest| PhaseId { level: points.get(s.point).level, is_loop: points.is_full_index(&s.idx) };
     let last = points.points.iter().map(|p| p.level).max().unwrap_or(0);
+    let scratch = scratch(exprs, points, stores, &reduces);
     let mut phases = Vec::new();
     for level in 0..=last {
         for is_loop in [false, true] {
@@ -85,7 +87,8 @@ pub fn emit(
                     writer.set(*p)?;
                 }
             }
-            let here: Vec<&StoreRequest> = stores.iter().filter(|s| phase_of(s) == phase).collect();
+            let early = scratch.iter().filter(|s| phase_of(s) == phase);
+            let here: Vec<&StoreRequest> = stores.iter().filter(|s| phase_of(s) == phase).chain(early).collect();
             for store in &here {
                 writer.store(store)?;
             }
@@ -111,6 +114,54 @@ pub fn emit(
         split: Split::Outer,
     };
     Ok((kernel, emitter.values))
+}
+
+/// Costly elements that a reduction and a later store both need, kept in the store's memory in between: it must hold
+/// their type exactly, at the same index.
+fn scratch(exprs: &Exprs, points: &Points, stores: &[StoreRequest], reduces: &[PointId]) -> Vec<StoreRequest> {
+    let is_costly = |p: PointId| {
+        matches!(
+            exprs.get(points.get(p).t).kind,
+            Kind::Op(ScalarOp::Exp | ScalarOp::Pow | ScalarOp::Tanh | ScalarOp::Erf | ScalarOp::Log, _)
+        )
+    };
+    let mut scratch = Vec::new();
+    for store in stores {
+        let stored = points.get(store.point);
+        let candidates = reduces.iter().flat_map(|r| points.get(*r).operands.iter().copied());
+        let candidate = candidates.filter(|p| is_costly(*p)).find(|p| {
+            let point = points.get(*p);
+            point.idx == store.idx
+                && point.level < stored.level
+                && exprs.storage_dtype(point.t) == store.place.dtype
+                && uses(points, store.point, *p)
+        });
+        // Only the last phase may use the element again: other stores may need it later than this one.
+        if let Some(point) = candidate
+            && stores.iter().all(|s| points.get(s.point).level <= stored.level)
+        {
+            let idx = points.get(point).idx.clone();
+            scratch.push(StoreRequest { point, idx, place: store.place.clone() });
+            break;
+        }
+    }
+    scratch
+}
+
+/// Whether computing `p` involves `operand`.
+fn uses(points: &Points, p: PointId, operand: PointId) -> bool {
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![p];
+    while let Some(p) = stack.pop() {
+        if p == operand {
+            return true;
+        }
+        // Operands have smaller numbers.
+        if p > operand && seen.insert(p) {
+            stack.extend(&points.get(p).operands);
+        }
+    }
+    false
 }
 
 impl Emitter<'_> {

@@ -5,6 +5,7 @@
 //! in the registry become calls. Nothing here knows Python.
 #![forbid(unsafe_code)]
 
+pub mod passes;
 pub mod pipeline;
 pub mod program;
 

@@ -16,7 +16,7 @@ use crate::{
     points::{Place, Unfolder},
 };
 use indexmap::IndexMap;
-use oxy_graph::{Arg, Device, Graph, Node, TensorMeta, ValueId, meta::contiguous_strides};
+use oxy_graph::{Arg, Device, Graph, Node, TensorMeta, ValueId, meta::{Dims, contiguous_strides}};
 use oxy_ops::{Body, Effects, Exprs, Kind, OpCx, OpDef, T, expr::compute_ty};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -57,8 +57,10 @@ pub(crate) struct Lowering<'g> {
     pub now: usize,
     pub program: Program,
     pub defined: FxHashSet<ValueId>,
-    /// Views made in the program, by graph value and the value they were made of.
-    views: FxHashMap<(ValueId, ValueId), ValueId>,
+    /// Views made in the program for reading, by the value they were made of and their metadata.
+    views: FxHashMap<(ValueId, Dims, Dims, i64), ValueId>,
+    /// Views made for the graph's outputs: one for each graph value, as eager has them.
+    output_views: FxHashMap<ValueId, ValueId>,
     /// The group that each group was merged into.
     groups: Vec<u32>,
     /// Storages that must not be thought dead: somebody unknown may hold them.
@@ -136,6 +138,7 @@ impl<'g> Lowering<'g> {
             program: Program { values: graph.metas.clone(), inputs: graph.inputs.clone(), ..Program::default() },
             defined: graph.inputs.iter().copied().collect(),
             views: FxHashMap::default(),
+            output_views: FxHashMap::default(),
             groups: Vec::new(),
             pinned: FxHashSet::default(),
         };
@@ -541,17 +544,40 @@ impl<'g> Lowering<'g> {
         if v == root {
             return Ok(base);
         }
-        if let Some(view) = self.views.get(&(v, base)) {
-            return Ok(*view);
-        }
         let (meta, of) = (self.meta(v), self.meta(root));
         let offset = meta.storage_offset - of.storage_offset;
-        let out = self.new_value(v, meta.clone());
+        let key = (base, meta.sizes.clone(), meta.strides.clone(), offset);
+        if let Some(view) = self.views.get(&key) {
+            return Ok(*view);
+        }
+        let out = self.view_step(v, base, offset);
+        self.views.insert(key, out);
+        Ok(out)
+    }
+
+    /// The program's value for a graph output.
+    fn output(&mut self, v: ValueId) -> Result<ValueId, LowerError> {
+        let root = self.root(v);
+        if v == root {
+            return self.real(v, true);
+        }
+        if let Some(view) = self.output_views.get(&v) {
+            return Ok(*view);
+        }
+        let base = self.readable(root, true);
+        let base = base.ok_or_else(|| LowerError::Internal(format!("value {} is not in memory", v.0)))?;
+        let offset = self.meta(v).storage_offset - self.meta(root).storage_offset;
+        let out = self.view_step(v, base, offset);
+        self.output_views.insert(v, out);
+        Ok(out)
+    }
+
+    fn view_step(&mut self, v: ValueId, base: ValueId, offset: i64) -> ValueId {
+        let out = self.new_value(v, self.meta(v).clone());
         self.program.values[out.0 as usize].storage_offset =
             self.program.values[base.0 as usize].storage_offset + offset;
         self.program.steps.push(Step::View { out, of: base, offset });
-        self.views.insert((v, base), out);
-        Ok(out)
+        out
     }
 
     /// A program value that isn't defined yet: the graph's own id the first time.
@@ -583,7 +609,7 @@ impl<'g> Lowering<'g> {
         }
         self.materialize(&missing)?;
         for out in &self.graph.outputs {
-            let value = self.real(*out, true)?;
+            let value = self.output(*out)?;
             self.program.outputs.push(value);
         }
         self.lifetimes();

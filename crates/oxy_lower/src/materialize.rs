@@ -29,6 +29,8 @@ struct Request {
 impl Lowering<'_> {
     /// Puts the contents of roots into memory of their own.
     pub(crate) fn materialize(&mut self, roots: &[ValueId]) -> Result<(), LowerError> {
+        let (now, last_use) = (self.now, &self.last_use);
+        self.pending.retain(|p| last_use[p.0 as usize] >= now);
         let mut requests = Vec::new();
         for root in roots {
             let Some(state) = self.roots.get(root) else {
@@ -61,9 +63,9 @@ impl Lowering<'_> {
         Place { value, dtype, strides: place_strides, offset: 0 }
     }
 
-    /// Stores requests, those of equal sizes together.
+    /// Stores requests, those of equal sizes together (reductions apart from elementwise work).
     fn store_all(&mut self, requests: Vec<Request>) -> Result<(), LowerError> {
-        let mut groups: Vec<(Dims, Vec<Request>)> = Vec::new();
+        let mut groups: Vec<(Dims, bool, Vec<Request>)> = Vec::new();
         for request in requests {
             let sizes = self.exprs.sizes(request.t).clone();
             if sizes.contains(&0) {
@@ -76,12 +78,13 @@ impl Lowering<'_> {
                 self.note_place(&request);
                 continue;
             }
-            match groups.iter_mut().find(|g| g.0 == sizes) {
-                Some(group) => group.1.push(request),
-                None => groups.push((sizes, vec![request])),
+            let has_reduce = self.costs.has_reduce(request.t);
+            match groups.iter_mut().find(|g| g.0 == sizes && g.1 == has_reduce) {
+                Some(group) => group.2.push(request),
+                None => groups.push((sizes, has_reduce, vec![request])),
             }
         }
-        for (sizes, group) in groups {
+        for (sizes, _, group) in groups {
             self.store_group(group, &sizes, 0)?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The pipeline: which passes run, in which order.
 
-use crate::Program;
+use crate::{Program, lowering, passes};
 use oxy_graph::Graph;
 
 /// What a caller may choose.
@@ -16,11 +16,14 @@ impl Default for Options {
     }
 }
 
-/// Why a graph can't be lowered. Always a bug of ours or a malformed graph; the caller runs the graph eagerly.
+/// Why a graph can't be lowered: a malformed graph, something unsupported, or a bug of ours. The caller runs the graph
+/// eagerly.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum LowerError {
     #[error("malformed graph: {0}")]
     Malformed(String),
+    #[error("not supported: {0}")]
+    Unsupported(String),
     #[error("internal error: {0}")]
     Internal(String),
 }
@@ -28,5 +31,7 @@ pub enum LowerError {
 /// Lowers an ATen-level graph.
 pub fn lower(graph: &Graph, options: &Options) -> Result<Program, LowerError> {
     oxy_graph::verify::verify(graph).map_err(LowerError::Malformed)?;
-    crate::lowering::run(graph, options)
+    let mut graph = graph.clone();
+    passes::canonicalize::canonicalize(&mut graph)?;
+    lowering::run(&graph, options)
 }

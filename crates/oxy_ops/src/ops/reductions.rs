@@ -18,7 +18,7 @@ use oxy_loops::{
 };
 
 /// Reduced elements from which float32 sums accumulate in float64.
-const LONG: i64 = 2048;
+const LONG: i64 = 4096;
 /// Reduced elements from which a reduction needs parallel results to be worth a kernel.
 const HUGE: i64 = 1 << 17;
 

@@ -1,0 +1,3 @@
+//! Graph to graph passes. A pass has one name everywhere: its file, its function, its tests.
+
+pub mod canonicalize;
