@@ -5,9 +5,16 @@
 //! vector one. No Python, no unsafe, no IO.
 #![forbid(unsafe_code)]
 
+pub mod interp;
 pub mod kernel;
+mod parse;
+mod print;
 pub mod scalar;
 pub mod schedule;
+pub mod special;
+mod verify;
 
 pub use kernel::{Body, Dim, DimKind, Index, Kernel, Param, Phase, Reduction, Split, Store, V};
 pub use scalar::{Expr, ReduceOp, ScalarOp, Ty};
+pub use parse::{ParseError, parse, parse_all};
+pub use verify::{VerifyError, result_type, verify};

@@ -143,3 +143,25 @@ impl ScalarOp {
         }
     }
 }
+
+impl Ty {
+    /// The type that elements of a storage dtype compute in; None for dtypes kernels can't hold.
+    pub fn of(dtype: DType) -> Option<Ty> {
+        Some(match dtype {
+            DType::F16 | DType::BF16 | DType::F32 => Ty::F32,
+            DType::F64 => Ty::F64,
+            DType::U8 | DType::I8 | DType::I16 | DType::U16 | DType::I32 => Ty::I32,
+            DType::U32 | DType::I64 => Ty::I64,
+            DType::Bool => Ty::Bool,
+            _ => return None,
+        })
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Ty::F32 | Ty::F64)
+    }
+
+    pub fn is_int(self) -> bool {
+        matches!(self, Ty::I32 | Ty::I64)
+    }
+}
