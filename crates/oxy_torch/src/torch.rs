@@ -275,7 +275,7 @@ pub fn device_type_code(kind: DeviceType) -> i32 {
     match kind {
         DeviceType::Cpu => 0,
         DeviceType::Cuda => 1,
-        DeviceType::Meta => 9,
+        DeviceType::Meta => 14,
     }
 }
 
