@@ -207,7 +207,7 @@ impl<'py> Tracer<'py, '_> {
 
     /// A C function that no table knows.
     fn call_c_function(&mut self, object: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
-        if crate::builtins::is_torch_c_function(object)? {
+        if self.known.operators.contains(&(object.as_ptr() as usize)) {
             return self.call_torch_kw(object, args, kwargs);
         }
         let module = object.getattr("__module__").and_then(|m| m.extract::<String>()).unwrap_or_default();

@@ -81,10 +81,6 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
         Ok(self.object(&object))
     }
 
-    fn call(&mut self, callable: RecipeId, args: Vec<RecipeId>) -> RecipeId {
-        self.push(Recipe::Call { callable, args, kwargs: Vec::new() })
-    }
-
     fn all(&mut self, vals: &[Val]) -> R<Vec<RecipeId>> {
         vals.iter().map(|&val| self.recipe(val)).collect()
     }
@@ -189,7 +185,7 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             }
             Kind::Function(data) => {
                 let data = data.clone();
-                let mut optional = |this: &mut Self, val: Option<Val>| val.map(|v| this.recipe(v)).transpose();
+                let optional = |this: &mut Self, val: Option<Val>| val.map(|v| this.recipe(v)).transpose();
                 let defaults = optional(self, data.defaults)?;
                 let kwdefaults = optional(self, data.kwdefaults)?;
                 let annotations = optional(self, data.annotations)?;

@@ -130,7 +130,7 @@ impl<'py> Tracer<'py, '_> {
         let code = self.code(&code_object)?;
         let globals = function.getattr("__globals__")?;
         let globals_source = self.src(SourceKind::Object(oxy_guards::PyObj::new(&globals)));
-        let mut optional = |this: &mut Self, name: &str, kind: SourceKind| -> R<Option<Val>> {
+        let optional = |this: &mut Self, name: &str, kind: SourceKind| -> R<Option<Val>> {
             let value = function.getattr(name)?;
             if value.is_none() {
                 return Ok(None);
@@ -232,7 +232,7 @@ impl<'py> Tracer<'py, '_> {
         for slot in argcount..argcount + kwonly {
             if locals[slot].is_none()
                 && let Some(kwdefaults) = callee.kwdefaults
-                && let Kind::Dict { items, .. } = self.kind(kwdefaults)?
+                && let Kind::Dict { .. } = self.kind(kwdefaults)?
             {
                 let name = self.interned(&code.var_names[slot]);
                 let key = crate::value::Key::object(name)?;

@@ -34,10 +34,12 @@ pub struct WellKnown {
     dtypes: FxHashMap<usize, DType>,
     strided: usize,
     pub module_getattr: usize,
+    /// C functions of torch that are one operator of the graph.
+    pub operators: FxHashSet<usize>,
     /// What calling an object means, by its address: filled from `builtins::table`.
     pub handlers: FxHashMap<usize, &'static crate::builtins::Handler>,
     /// Keeps the objects alive whose addresses are used above.
-    keep: Vec<Py<PyAny>>,
+    pub keep: Vec<Py<PyAny>>,
 }
 
 impl WellKnown {
@@ -104,6 +106,22 @@ impl WellKnown {
                 dtypes.insert(address(object), dtype);
             }
         }
+        let mut operators = FxHashSet::default();
+        let torch_c = torch.getattr("_C")?;
+        for holder in ["_VariableFunctions", "_nn", "_linalg", "_fft", "_special", "_sparse", "_nested"] {
+            let Ok(holder) = torch_c.getattr(holder) else { continue };
+            for name in holder.dir()?.iter() {
+                let name: String = name.extract()?;
+                if name.starts_with("__") {
+                    continue;
+                }
+                if let Ok(object) = holder.getattr(name.as_str())
+                    && object.is_callable()
+                {
+                    operators.insert(address(object));
+                }
+            }
+        }
         let ops = py.import("torch._ops")?;
         let handlers = crate::builtins::resolve(py, &mut keep)?;
         let mut address = |object: Object<'_>| -> usize {
@@ -138,6 +156,7 @@ impl WellKnown {
             types: types.into_any().unbind(),
             torch: torch.into_any().unbind(),
             handlers,
+            operators,
             keep,
         })
     }

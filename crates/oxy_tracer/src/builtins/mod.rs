@@ -124,6 +124,7 @@ pub static TABLE: &[Handler] = &[
     row("torch", "is_autocast_cpu_enabled", Pure),
     row("torch", "are_deterministic_algorithms_enabled", Pure),
     row("torch._C", "_get_tracing_state", Constant(Literal::None)),
+    row("torch._C", "_is_tracing", Constant(Literal::Bool(false))),
     row("torch._C", "_get_autograd_fallback_mode", Pure),
     row("torch._C", "_is_torch_function_enabled", Pure),
     row("torch._C", "_has_torch_function", Constant(Literal::Bool(false))),
@@ -227,18 +228,6 @@ pub fn is_torch_leaf_function(function: &Object<'_>) -> R<bool> {
     let name: String = function.getattr("__qualname__").map_err(Stop::from)?.extract()?;
     // Helpers that aren't operators.
     Ok(!name.starts_with("Tensor.__init") && !matches!(name.as_str(), "_in_projection_packed" | "_verify_batch_size"))
-}
-
-/// C functions of torch that are one operator of the graph.
-pub fn is_torch_c_function(function: &Object<'_>) -> R<bool> {
-    let module = module_of(function);
-    if module.starts_with("torch._C._") && ["_nn", "_linalg", "_fft", "_special", "_nested", "_sparse"].iter().any(|m| module.ends_with(m)) {
-        return Ok(true);
-    }
-    let receiver = function.getattr("__self__").ok();
-    let of = receiver.as_ref().and_then(|r| r.getattr("__name__").ok()).and_then(|n| n.extract::<String>().ok());
-    Ok(matches!(of.as_deref(), Some("_VariableFunctionsClass" | "_VariableFunctions" | "torch._C._nn" | "torch._C._linalg" | "torch._C._fft" | "torch._C._special"))
-        || receiver.is_some_and(|r| r.get_type().getattr("__name__").and_then(|n| n.extract::<String>()).is_ok_and(|n| n == "_VariableFunctionsClass")))
 }
 
 /// Functions of torch whose results are constants of the trace (no tensors).

@@ -1,0 +1,73 @@
+//! The engine: what all compiled callables of the process share.
+
+use crate::config::SharedConfig;
+use crate::stats::Stats;
+use oxy_tracer::code::{Decoded, decode};
+use oxy_tracer::well_known::WellKnown;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Weak};
+
+/// Process-wide state: recognised objects, configuration, counters, decoded code.
+pub struct Engine {
+    pub config: SharedConfig,
+    pub stats: Stats,
+    known: PyOnceLock<WellKnown>,
+    /// Decoded code by address, with the object itself so that the address isn't reused.
+    decoded: Mutex<FxHashMap<usize, (Py<PyAny>, Arc<Decoded>)>>,
+    /// Live compiled callables, for `reset`.
+    compiled: Mutex<Vec<Weak<crate::compiled::Compiled>>>,
+}
+
+static ENGINE: PyOnceLock<Engine> = PyOnceLock::new();
+
+/// The process's engine.
+pub fn engine(py: Python<'_>) -> &'static Engine {
+    ENGINE.get_or_init(py, Engine::new)
+}
+
+impl Engine {
+    fn new() -> Engine {
+        Engine {
+            config: SharedConfig::default(),
+            stats: Stats::default(),
+            known: PyOnceLock::new(),
+            decoded: Mutex::default(),
+            compiled: Mutex::default(),
+        }
+    }
+
+    pub fn known(&self, py: Python<'_>) -> PyResult<&WellKnown> {
+        self.known.get_or_try_init(py, || WellKnown::load(py))
+    }
+
+    /// The decoded form of a code object, made once.
+    pub fn decode(&self, code: &Bound<'_, PyAny>) -> Result<Arc<Decoded>, String> {
+        let address = code.as_ptr() as usize;
+        if let Some((_, decoded)) = self.decoded.lock().get(&address) {
+            return Ok(decoded.clone());
+        }
+        let decoded = Arc::new(decode(code)?);
+        self.decoded.lock().insert(address, (code.clone().unbind(), decoded.clone()));
+        Ok(decoded)
+    }
+
+    pub fn register(&self, compiled: &Arc<crate::compiled::Compiled>) {
+        let mut all = self.compiled.lock();
+        all.retain(|weak| weak.strong_count() > 0);
+        all.push(Arc::downgrade(compiled));
+    }
+
+    /// Drops all compiled code.
+    pub fn reset(&self) {
+        let live: Vec<_> = self.compiled.lock().iter().filter_map(Weak::upgrade).collect();
+        for compiled in live {
+            compiled.clear();
+        }
+        // Decoded code holds code objects of functions that may be gone.
+        let dropped = std::mem::take(&mut *self.decoded.lock());
+        drop(dropped);
+    }
+}
