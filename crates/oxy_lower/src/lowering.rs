@@ -228,7 +228,7 @@ impl<'g> Lowering<'g> {
     }
 
     /// Sets a root's expression to its memory's contents.
-    fn refresh(&mut self, root: ValueId) {
+    pub fn refresh(&mut self, root: ValueId) {
         let meta = self.meta(root);
         let ty = if meta.device == Device::CPU { compute_ty(meta.dtype) } else { None };
         let Some(state) = self.roots.get_mut(&root) else { return };

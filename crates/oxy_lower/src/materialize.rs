@@ -60,6 +60,8 @@ impl Lowering<'_> {
             state.owned = Some(value);
         }
         self.pending.retain(|p| *p != root);
+        // From here on the root is its memory: what it was computed from may change.
+        self.refresh(root);
         Place { value, dtype, strides: place_strides, offset: 0 }
     }
 
