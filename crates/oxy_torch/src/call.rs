@@ -37,8 +37,17 @@ pub enum Value<T> {
 impl<T> Value<T> {
     /// The same value with tensors named differently.
     pub fn map<U>(&self, f: &mut impl FnMut(&T) -> U) -> Value<U> {
-        match self {
-            Value::Tensor(tensor) => Value::Tensor(f(tensor)),
+        let mapped: Result<Value<U>, std::convert::Infallible> = self.try_map(&mut |tensor| Ok(f(tensor)));
+        match mapped {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
+
+    /// As `map`, with the first error of `f`.
+    pub fn try_map<U, E>(&self, f: &mut impl FnMut(&T) -> Result<U, E>) -> Result<Value<U>, E> {
+        Ok(match self {
+            Value::Tensor(tensor) => Value::Tensor(f(tensor)?),
             Value::None => Value::None,
             Value::Bool(value) => Value::Bool(*value),
             Value::Int(value) => Value::Int(*value),
@@ -49,8 +58,10 @@ impl<T> Value<T> {
             Value::Device(value) => Value::Device(*value),
             Value::Layout(value) => Value::Layout(*value),
             Value::MemoryFormat(value) => Value::MemoryFormat(*value),
-            Value::List(items) => Value::List(items.iter().map(|item| item.map(f)).collect()),
-        }
+            Value::List(items) => {
+                Value::List(items.iter().map(|item| item.try_map(f)).collect::<Result<_, E>>()?)
+            }
+        })
     }
 
     /// Calls `f` for every tensor, in order.
@@ -195,6 +206,26 @@ pub fn call_dispatcher(
     let args: Vec<_> = args.iter().map(|arg| arg.map(&mut number)).collect();
     let kwargs: Vec<_> = kwargs.iter().map(|(name, arg)| (name.clone(), arg.map(&mut number))).collect();
     CallSite::dispatched(torch, schema, &args, &kwargs)?.call(&tensors)
+}
+
+/// `tensor.as_strided(sizes, strides, storage_offset)`: a view that autograd knows as one.
+pub fn as_strided(
+    tensor: TensorRef<'_>,
+    sizes: &[i64],
+    strides: &[i64],
+    storage_offset: i64,
+) -> Result<Tensor, Error> {
+    let list = |values: &[i64]| StackArg::List(values.iter().map(|value| StackArg::Word(*value as u64)).collect());
+    let offset = StackArg::Present(Box::new(StackArg::Word(storage_offset as u64)));
+    let call = Boxed {
+        name: c"aten::as_strided".to_owned(),
+        overload: CString::default(),
+        args: [StackArg::Tensor(0), list(sizes), list(strides), offset].into(),
+        returns: [ReturnKind::Tensor].into(),
+    };
+    // SAFETY: the one handle is alive.
+    let mut results = unsafe { call.call(tensor.torch(), "aten.as_strided.default", &[tensor.as_raw()]) }?;
+    results.pop().flatten().ok_or(Error::Failed { function: "as_strided", message: None })
 }
 
 /// The value of each of the schema's arguments.

@@ -15,7 +15,7 @@ pub mod sys;
 pub mod tensor;
 pub mod torch;
 
-pub use call::{CallSite, Value, call_dispatcher};
+pub use call::{CallSite, Results, Value, as_strided, call_dispatcher};
 pub use error::Error;
 pub use schema::{ArgType, Schema};
 pub use tensor::{KnownTensor, Tensor, TensorRef, verify_layout};

@@ -468,7 +468,7 @@ pub unsafe fn verify_layout(torch: &'static Torch, known: &KnownTensor<'_>) -> R
     if tensor_impl.is_null() || !(tensor_impl as usize).is_multiple_of(align_of::<usize>()) {
         return refuse("no TensorImpl behind the object header");
     }
-    if let Some(unwrap) = torch.cpu.torch_tensor_from_pyobject {
+    if let (Some(unwrap), Some(_)) = (torch.cpu.torch_tensor_from_pyobject, &torch.python) {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the object is a live tensor and the GIL is held.
         let code = unsafe { unwrap(known.object.as_ptr(), &mut handle) };
