@@ -383,7 +383,7 @@ impl Plan {
                     .take()
                     .ok_or_else(|| RunError::Internal(format!("output %{slot} has no tensor")))
             }
-            Output::Share { slot } => Ok(workspace.tensor(self.torch, slot)?.to_owned()?),
+            Output::Share { slot } => Ok(workspace.tensor(self.torch, slot)?.to_tensor()?),
             Output::View { of, index } => {
                 let (of, view) = (workspace.tensor(self.torch, of)?, &self.views[index as usize]);
                 let offset = of.storage_offset() + view.offset;

@@ -210,7 +210,7 @@ impl<'a> TensorRef<'a> {
     }
 
     /// A second owned handle on the same TensorImpl.
-    pub fn to_owned(self) -> Result<Tensor, Error> {
+    pub fn to_tensor(self) -> Result<Tensor, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the handle is alive and the out pointer valid.
         let code = unsafe { (self.torch.cpu.aoti_torch_new_tensor_handle)(self.as_raw(), &mut handle) };

@@ -408,7 +408,7 @@ fn tensors_are_shared_between_threads() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let copy = x.as_ref().to_owned().unwrap();
+                    let copy = x.as_ref().to_tensor().unwrap();
                     assert_eq!(values(copy.as_ref()), [1., 2., 3., 4.]);
                 }
             });
