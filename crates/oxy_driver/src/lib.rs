@@ -12,6 +12,7 @@ pub mod engine;
 pub mod frames;
 pub mod log;
 pub mod native;
+pub mod record;
 pub mod segment;
 pub mod skip;
 pub mod stats;

@@ -1,7 +1,5 @@
 //! The extension module `oxyfuel._engine`: the PyO3 surface, no decisions.
 
-mod record;
-
 use oxy_driver::call::{Target, call};
 use oxy_driver::compiled::{CompileOptions, Compiled};
 use oxy_driver::config::Value;
@@ -138,6 +136,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(reset, m)?)?;
     m.add_function(wrap_pyfunction!(stats, m)?)?;
     m.add_function(wrap_pyfunction!(set_config, m)?)?;
-    record::register(m)?;
+    m.add_class::<oxy_driver::record::GraphBuilder>()?;
+    m.add_class::<oxy_driver::record::PyGraph>()?;
     Ok(())
 }
