@@ -228,7 +228,7 @@ impl<'g> Lowering<'g> {
     }
 
     /// Sets a root's expression to its memory's contents.
-    pub fn refresh(&mut self, root: ValueId) {
+    fn refresh(&mut self, root: ValueId) {
         let meta = self.meta(root);
         let ty = if meta.device == Device::CPU { compute_ty(meta.dtype) } else { None };
         let Some(state) = self.roots.get_mut(&root) else { return };
@@ -505,6 +505,16 @@ impl<'g> Lowering<'g> {
 
     /// After a write: the storages have new contents.
     fn wrote(&mut self, written: &[ValueId]) {
+        if written.is_empty() {
+            return;
+        }
+        // What roots in memory were computed from may have changed: from here on they are their memory.
+        let mut stored: Vec<ValueId> =
+            self.roots.iter().filter(|(_, s)| s.owned.is_some()).map(|(root, _)| *root).collect();
+        stored.sort_unstable();
+        for root in stored {
+            self.refresh(root);
+        }
         for root in self.overlapping(written) {
             let Some(state) = self.roots.get_mut(&root) else { continue };
             state.version += 1;

@@ -60,8 +60,6 @@ impl Lowering<'_> {
             state.owned = Some(value);
         }
         self.pending.retain(|p| *p != root);
-        // From here on the root is its memory: what it was computed from may change.
-        self.refresh(root);
         Place { value, dtype, strides: place_strides, offset: 0 }
     }
 
@@ -324,6 +322,10 @@ impl Lowering<'_> {
         let n = self.program.kernels.len();
         let (mut kernel, buffers) = emit(&self.exprs, points, &stores, String::new())?;
         oxy_loops::schedule::schedule(&mut kernel);
+        if cfg!(debug_assertions) {
+            kernel.name = format!("k{n}");
+            oxy_loops::verify(&kernel).map_err(|e| LowerError::Internal(e.to_string()))?;
+        }
         // Layers of a model repeat: equal kernels are one.
         let same = self.program.kernels.iter().position(|k| {
             k.params == kernel.params

@@ -146,7 +146,8 @@ impl<'a> OpCx<'a> {
         self.metas.get(id.0 as usize)
     }
 
-    fn value(&self, id: ValueId) -> Option<Operand> {
+    /// The operand for a tensor value.
+    pub fn value(&self, id: ValueId) -> Option<Operand> {
         let t = self.operands.iter().find(|(v, _)| *v == id)?.1?;
         let meta = self.metas.get(id.0 as usize)?;
         Some(Operand { t, dtype: meta.dtype, sizes: meta.sizes.clone(), wrapped: false })
