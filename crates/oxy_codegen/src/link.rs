@@ -35,9 +35,7 @@ pub struct Linked {
 
 struct Session {
     jit: LLVMOrcLLJITRef,
-    /// Holds `SYMBOLS`; every other library looks here.
-    base: LLVMOrcJITDylibRef,
-    /// Emptied libraries, to use again: ORC's C interface can't remove one.
+    /// Emptied libraries (each still holds `SYMBOLS`), to use again: ORC's C interface can't remove one.
     idle: Mutex<Idle>,
 }
 
@@ -70,12 +68,8 @@ impl Linker {
         let mut jit = ptr::null_mut();
         // SAFETY: a null builder means default settings; the out-pointer is valid.
         check(unsafe { LLVMOrcCreateLLJIT(&mut jit, ptr::null_mut()) })?;
-        // SAFETY: a live LLJIT owns its main library.
-        let base = unsafe { LLVMOrcLLJITGetMainJITDylib(jit) };
         let idle = Mutex::new(Idle { libraries: Vec::new(), created: 0 });
-        let session = Arc::new(Session { jit, base, idle });
-        session.define_symbols()?;
-        Ok(Linker { session })
+        Ok(Linker { session: Arc::new(Session { jit, idle }) })
     }
 
     pub fn link(&self, bytes: &[u8], symbols: &[&str]) -> Result<Linked, CodegenError> {
@@ -138,10 +132,11 @@ impl Session {
             LLVMOrcExecutionSessionCreateJITDylib(LLVMOrcLLJITGetExecutionSession(self.jit), &mut library, name.as_ptr())
         };
         check(error)?;
+        self.define_symbols(library)?;
         Ok(library)
     }
 
-    fn define_symbols(&self) -> Result<(), CodegenError> {
+    fn define_symbols(&self, library: LLVMOrcJITDylibRef) -> Result<(), CodegenError> {
         let mut pairs: Vec<LLVMOrcCSymbolMapPair> = SYMBOLS
             .iter()
             .map(|symbol| LLVMOrcCSymbolMapPair {
@@ -160,7 +155,7 @@ impl Session {
         // SAFETY: `pairs` is read during the call; the unit passes to the library.
         check(unsafe {
             let unit = LLVMOrcAbsoluteSymbols(pairs.as_mut_ptr(), pairs.len());
-            LLVMOrcJITDylibDefine(self.base, unit)
+            LLVMOrcJITDylibDefine(library, unit)
         })
     }
 
