@@ -156,7 +156,8 @@ impl Plan {
     ) -> Result<(), RunError> {
         self.place_arena(workspace)?;
         {
-            let _modes = (self.mode == Mode::Inference)
+            // Reading and writing modes takes a multiple of a small plan's time; kernels don't look at them.
+            let _modes = (self.mode == Mode::Inference && !self.calls.is_empty())
                 .then(|| (self.torch.no_grad(), self.torch.no_autocast(DeviceType::Cpu)));
             for instr in &self.instrs {
                 // SAFETY: the caller's promise; instructions are in the plan's order.
@@ -180,7 +181,8 @@ impl Plan {
         };
         let base = arena.as_ptr();
         workspace.arena = Some(arena);
-        let inference_mode = self.torch.is_inference_mode_enabled() == Some(true);
+        let has_tensors = !self.calls.is_empty();
+        let inference_mode = has_tensors && self.torch.is_inference_mode_enabled() == Some(true);
         if workspace.base == base && workspace.made_in_inference_mode == inference_mode {
             return Ok(());
         }
