@@ -7,8 +7,10 @@ use crate::kernel::{Body, DimKind, Index, Kernel, Phase, Split};
 use crate::scalar::Expr;
 use smallvec::SmallVec;
 
-/// Outer points from which a kernel is split over its outer dimensions rather than along its vector.
+/// Outer points from which a kernel is split over its outer dimensions rather than along its vector, unless the
+/// vector is too short to be split.
 const ENOUGH_OUTER: i64 = 8;
+const LONG_VECTOR: i64 = 1024;
 
 pub fn schedule(kernel: &mut Kernel) {
     reorder(kernel);
@@ -130,9 +132,9 @@ fn choose_vector(kernel: &mut Kernel) {
     kernel.vector_dim = best.map(|d| d as u32);
     let parallel_vector = best.filter(|d| kernel.dims[*d].kind == DimKind::Parallel);
     kernel.split = Split::Outer;
-    if parallel_vector.is_some() {
+    if let Some(d) = parallel_vector {
         let outer = kernel.range();
-        if outer < ENOUGH_OUTER {
+        if outer == 1 || (outer < ENOUGH_OUTER && kernel.dims[d].extent >= LONG_VECTOR) {
             kernel.split = Split::Vector;
         }
     }

@@ -12,7 +12,7 @@
 //!   return (%4)
 //! }
 //! ```
-//! (after the kernels, each in its own text form).
+//! The kernels come first, each in its own text form.
 
 use indexmap::IndexMap;
 use oxy_graph::{Arg, TensorMeta, ValueId, print::Names};
@@ -74,6 +74,9 @@ impl Step {
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for kernel in &self.kernels {
+            writeln!(f, "{kernel}")?;
+        }
         let mut names = Names::new(self.values.len());
         let typed = |names: &mut Names, id: ValueId| format!("%{}: {}", names.number(id), self.values[id.0 as usize]);
         let plain = |names: &mut Names, ids: &[ValueId]| {
