@@ -49,6 +49,8 @@ config! {
     strict: bool = false;
     /// Panics where a test asks for it: "trace" or empty.
     inject_panic: String = String::new();
+    /// Captured ATen graphs are logged.
+    print_graphs: bool = false;
     /// Inlined calls nested deeper end a segment.
     inline_depth_max: i64 = 120;
 }

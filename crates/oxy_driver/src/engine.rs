@@ -1,6 +1,7 @@
 //! The engine: what all compiled callables of the process share.
 
 use crate::config::SharedConfig;
+use crate::native::NativeState;
 use crate::stats::Stats;
 use oxy_tracer::code::{Decoded, decode};
 use oxy_tracer::well_known::WellKnown;
@@ -15,6 +16,7 @@ pub struct Engine {
     pub config: SharedConfig,
     pub stats: Stats,
     known: PyOnceLock<WellKnown>,
+    native: PyOnceLock<Result<NativeState, String>>,
     /// Decoded code by address, with the object itself so that the address isn't reused.
     decoded: Mutex<FxHashMap<usize, (Py<PyAny>, Arc<Decoded>)>>,
     /// Live compiled callables, for `reset`.
@@ -34,6 +36,7 @@ impl Engine {
             config: SharedConfig::default(),
             stats: Stats::default(),
             known: PyOnceLock::new(),
+            native: PyOnceLock::new(),
             decoded: Mutex::default(),
             compiled: Mutex::default(),
         }
@@ -41,6 +44,16 @@ impl Engine {
 
     pub fn known(&self, py: Python<'_>) -> PyResult<&WellKnown> {
         self.known.get_or_try_init(py, || WellKnown::load(py))
+    }
+
+    /// What native graphs share; the same error each time if it can't be had.
+    pub fn native(&self, py: Python<'_>) -> Result<&NativeState, String> {
+        self.native.get_or_init(py, || NativeState::new(py)).as_ref().map_err(String::clone)
+    }
+
+    /// The text of a captured graph, if it is asked for.
+    pub fn dump_text(&self, graph: &oxy_graph::Graph) -> Option<String> {
+        self.config.get().print_graphs.then(|| graph.to_string())
     }
 
     /// The decoded form of a code object, made once.

@@ -129,10 +129,36 @@ fn set_config(py: Python<'_>, name: &str, value: Bound<'_, PyAny>) -> PyResult<(
     engine(py).config.set(name, value).map(|_| ()).map_err(pyo3::exceptions::PyTypeError::new_err)
 }
 
+/// A graph compiled to native code: called with its input tensors, gives a tuple of outputs.
+#[pyclass(module = "oxyfuel._engine", frozen)]
+struct CompiledGraph(oxy_driver::native::NativeGraph);
+
+#[pymethods]
+impl CompiledGraph {
+    #[pyo3(signature = (*tensors))]
+    fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.run_tensors(py, tensors)?)
+    }
+}
+
+/// Compiles a captured graph; `constants` are its last inputs.
+#[pyfunction]
+fn compile_graph(
+    py: Python<'_>,
+    graph: &Bound<'_, oxy_driver::record::PyGraph>,
+    constants: Vec<Bound<'_, PyAny>>,
+) -> PyResult<CompiledGraph> {
+    oxy_driver::native::compile_graph(py, engine(py), graph.get(), &constants)
+        .map(CompiledGraph)
+        .map_err(pyo3::exceptions::PyRuntimeError::new_err)
+}
+
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<CompiledFunction>()?;
+    m.add_class::<CompiledGraph>()?;
+    m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(reset, m)?)?;
     m.add_function(wrap_pyfunction!(stats, m)?)?;
     m.add_function(wrap_pyfunction!(set_config, m)?)?;
