@@ -210,6 +210,31 @@ def check_deep_recursion():
             raise Failure("no RecursionError")
 
 
+def check_very_deep_recursion():
+    """Where the interpreter alone would recurse without limit, so does it under the hook."""
+    def stepped_down(n):
+        return 0 if n == 0 else stepped_down(n - 1) + 1
+
+    def skipped_down(n):
+        return 0 if n == 0 else skipped_down(n - 1) + 1
+
+    def unmarked_down(n):
+        return 0 if n == 0 else unmarked_down(n - 1) + 1
+
+    mark_code(stepped_down.__code__)
+    stress.mark_skip(skipped_down)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        for function in (stepped_down, skipped_down, unmarked_down):
+            assert stress.run_stepped(function, (30_000,), None) == 30_000
+    finally:
+        sys.setrecursionlimit(limit)
+    stress.reset_counts()
+    stress.run_stepped(stepped_down, (3,), None)
+    assert stress.reset_counts()[0] > 0, "the hook is back"
+
+
 def check_threads():
     """Several threads step at once, and the hook passes the frames of those that don't."""
     def work(n):

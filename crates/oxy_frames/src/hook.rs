@@ -3,9 +3,10 @@
 //! 1. It is installed while at least one [`HookGuard`] lives, and then fires for every frame of every thread.
 //! 2. A frame that nobody wants costs one code-extra lookup.
 //! 3. It is re-entrant: anything below [`FrameHandler::evaluate`] may run Python code.
-//! 4. Generators and coroutines, thrown exceptions, watched threads, and frames near the recursion limits are
-//!    evaluated by the interpreter alone.
-//! 5. A frame evaluator that was installed before ours gets the frames we evaluate plainly.
+//! 4. Generators and coroutines, thrown exceptions and watched threads are evaluated by the interpreter alone.
+//! 5. Deep recursion ends where it would without us. While a frame evaluator is installed, the interpreter spends C
+//!    stack on every Python call; when that runs low, the hook takes itself out until the frame has returned.
+//! 6. A frame evaluator that was installed before ours gets the frames we evaluate plainly.
 //!
 //! PEP 523 passes no user data to the evaluator, so the handler and the evaluator underneath live in statics.
 
@@ -15,7 +16,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicPtr, Ordering},
     },
 };
@@ -66,8 +67,18 @@ static HANDLER: OnceLock<&'static dyn FrameHandler> = OnceLock::new();
 /// The evaluator under ours, as an address; never NULL once ours is installed.
 static PREVIOUS: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// How many guards live.
-static GUARDS: Mutex<usize> = Mutex::new(0);
+/// How many guards live, and how many frames run with the hook taken out.
+static USERS: Mutex<Users> = Mutex::new(Users { guards: 0, suspended: 0 });
+
+struct Users {
+    guards: usize,
+    suspended: usize,
+}
+
+// The lock is held for a few instructions that run no Python code, so it can't be poisoned, nor wait for the GIL.
+fn users() -> MutexGuard<'static, Users> {
+    USERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Keeps the hook installed. Guards nest and may be dropped in any order, by any attached thread.
 #[must_use = "the hook is uninstalled when the guard is dropped"]
@@ -80,8 +91,8 @@ pub fn install(py: Python<'_>, handler: &'static dyn FrameHandler) -> PyResult<H
         return Err(PyRuntimeError::new_err("another frame handler has been installed"));
     }
     code_extra::prepare()?;
-    let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
-    if *guards == 0 {
+    let mut users = users();
+    if users.guards == 0 {
         check_layout(py)?;
         // SAFETY: attached, so there is a current interpreter.
         unsafe {
@@ -94,16 +105,16 @@ pub fn install(py: Python<'_>, handler: &'static dyn FrameHandler) -> PyResult<H
             }
         }
     }
-    *guards += 1;
+    users.guards += 1;
     Ok(HookGuard(()))
 }
 
 impl Drop for HookGuard {
     fn drop(&mut self) {
         let attached = Python::try_attach(|_| {
-            let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
-            *guards -= 1;
-            if *guards > 0 {
+            let mut users = users();
+            users.guards -= 1;
+            if users.guards > 0 {
                 return;
             }
             // SAFETY: attached; the evaluator underneath was read from this interpreter.
@@ -158,6 +169,9 @@ unsafe extern "C" fn evaluate_frame(
 ) -> *mut PyObject {
     // SAFETY: the interpreter passes its current thread and a live frame that isn't linked yet.
     unsafe {
+        if !stack::has_room() || !version::has_c_recursion(tstate) {
+            return evaluate_without_hook(tstate, frame, throwflag);
+        }
         let code = version::code(frame);
         let extra = code_extra::lookup(code.cast());
         if code_extra::is_skip(extra)
@@ -168,7 +182,7 @@ unsafe extern "C" fn evaluate_frame(
             return previous()(tstate, frame, throwflag);
         }
         let Some(handler) = HANDLER.get() else { return previous()(tstate, frame, throwflag) };
-        if !handler.is_active() || version::is_observed(tstate, code) || !stack::has_room() || !version::enter_recursive(tstate) {
+        if !handler.is_active() || version::is_observed(tstate, code) || !version::enter_recursive(tstate) {
             return previous()(tstate, frame, throwflag);
         }
         let mark = code_extra::to_mark(extra);
@@ -194,6 +208,31 @@ unsafe extern "C" fn evaluate_frame(
                 ptr::null_mut()
             }
         }
+    }
+}
+
+/// Evaluates a frame, and everything it calls, in an interpreter without our hook. Other threads are without it, too.
+///
+/// # Safety
+/// As for `evaluate_frame`.
+#[cold]
+unsafe fn evaluate_without_hook(
+    tstate: *mut ThreadState,
+    frame: *mut InterpreterFrame,
+    throwflag: c_int,
+) -> *mut PyObject {
+    // SAFETY: attached; the evaluator underneath was read from this interpreter.
+    unsafe {
+        let interp = ffi::PyInterpreterState_Get();
+        users().suspended += 1;
+        _PyInterpreterState_SetEvalFrameFunc(interp, previous());
+        let result = previous()(tstate, frame, throwflag);
+        let mut users = users();
+        users.suspended -= 1;
+        if users.suspended == 0 && users.guards > 0 {
+            _PyInterpreterState_SetEvalFrameFunc(interp, evaluate_frame);
+        }
+        result
     }
 }
 

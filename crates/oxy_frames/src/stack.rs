@@ -1,7 +1,6 @@
 //! How much of the C stack is left.
 //!
-//! The engine's own stack frames are larger than the interpreter's, which counts calls and not bytes. When little is
-//! left, frames are evaluated plainly: that takes less, and the interpreter knows how to report an overflow.
+//! The engine's own stack frames are larger than the interpreter's, which counts calls and not bytes.
 
 use std::cell::Cell;
 

@@ -30,6 +30,8 @@ enum OnRaise {
 thread_local! {
     /// How many runs are active in this thread.
     static RUNS: Cell<u32> = const { Cell::new(0) };
+    /// Whether code without a mark is marked, and stepped through, when it first runs.
+    static MARK_UNKNOWN: Cell<bool> = const { Cell::new(false) };
     static ON_RAISE: Cell<OnRaise> = const { Cell::new(OnRaise::Unwind) };
     /// After how many steps the next marked frame is left; taken by that frame.
     static LEAVE_AFTER: Cell<Option<u64>> = const { Cell::new(None) };
@@ -77,6 +79,13 @@ impl FrameHandler for Stress {
                 Some(unit) => run(frame, unit),
                 None => frame.plain(),
             },
+            Mark::Unknown if MARK_UNKNOWN.get() => match mark_and_decode(frame) {
+                Ok(unit) => run(frame, &unit),
+                Err(error) => {
+                    error.restore(frame.py());
+                    Ok(frame.fail())
+                }
+            },
             Mark::Unknown | Mark::Skip => frame.plain(),
         };
         result.unwrap_or_else(|error| {
@@ -84,6 +93,13 @@ impl FrameHandler for Stress {
             frame.fail()
         })
     }
+}
+
+fn mark_and_decode(frame: &Frame<'_>) -> PyResult<Arc<CodeUnit>> {
+    let code = frame.code().to_owned();
+    let unit = Arc::new(code::decode(&code)?);
+    code_extra::set(&code, Mark::Data(unit.clone()))?;
+    Ok(unit)
 }
 
 /// Steps through a frame.
@@ -238,6 +254,16 @@ fn run_stepped<'py>(
     function.call(args, kwargs)
 }
 
+/// Calls with every frame stepped through, whether marked or not.
+#[pyfunction]
+fn run_everything<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
+    let before = MARK_UNKNOWN.replace(true);
+    let result = function.call1(args);
+    MARK_UNKNOWN.set(before);
+    result
+}
+
 /// Like `run_stepped`, but what a step raises is raised into the interpreter.
 #[pyfunction]
 fn run_raising<'py>(
@@ -321,6 +347,7 @@ fn oxy_frames_stress(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mark_skip, module)?)?;
     module.add_function(wrap_pyfunction!(unmark, module)?)?;
     module.add_function(wrap_pyfunction!(run_stepped, module)?)?;
+    module.add_function(wrap_pyfunction!(run_everything, module)?)?;
     module.add_function(wrap_pyfunction!(run_raising, module)?)?;
     module.add_function(wrap_pyfunction!(run_leaving, module)?)?;
     module.add_function(wrap_pyfunction!(steps_of_first, module)?)?;

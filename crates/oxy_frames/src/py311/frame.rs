@@ -101,6 +101,11 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, _code: *mut CodeObjec
     unsafe { (*(*tstate).cframe).use_tracing != 0 }
 }
 
+/// Whether the interpreter's count of C calls is far from its limit. This version counts none.
+pub(crate) unsafe fn has_c_recursion(_tstate: *mut ThreadState) -> bool {
+    true
+}
+
 /// `_Py_EnterRecursiveCallTstate`, without the exception: false when the limit is reached, and nothing was taken.
 pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState) -> bool {
     // SAFETY: module contract.

@@ -14,6 +14,9 @@ use super::layout::{
 /// `PY_EVAL_C_STACK_UNITS`
 const C_STACK_UNITS: c_int = 2;
 
+/// What is left of the count of C calls for code that isn't Python calling Python.
+const C_RECURSION_RESERVE: c_int = 300;
+
 /// The bits of `eval_breaker` below the monitoring version: `_PY_EVAL_EVENTS_MASK`.
 const EVAL_EVENTS_MASK: usize = 0xff;
 
@@ -121,6 +124,12 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, code: *mut CodeObject
         let monitoring = (*code).co_monitoring;
         !monitoring.is_null() && (*monitoring).active_monitors.iter().any(|tools| *tools != 0)
     }
+}
+
+/// Whether the interpreter's count of C calls is far from its limit.
+pub(crate) unsafe fn has_c_recursion(tstate: *mut ThreadState) -> bool {
+    // SAFETY: module contract.
+    unsafe { (*tstate).c_recursion_remaining > C_RECURSION_RESERVE }
 }
 
 /// Charges the recursion limits as `_PyEval_EvalFrameDefault` does, without the exception: false when one is
