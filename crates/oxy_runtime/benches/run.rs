@@ -15,7 +15,12 @@ use std::{sync::Arc, time::Instant};
 struct NoHost;
 
 impl Host for NoHost {
-    fn call_operator(&self, target: &str, _: &[HostArg<'_>], _: &[(String, HostArg<'_>)]) -> Result<Results, HostError> {
+    fn call_operator(
+        &self,
+        target: &str,
+        _: &[HostArg<'_>],
+        _: &[(String, HostArg<'_>)],
+    ) -> Result<Results, HostError> {
         Err(Box::new(target.to_owned()))
     }
 }
@@ -24,7 +29,8 @@ unsafe extern "C" fn nothing(_: *const *mut u8, _: i64, _: i64) {}
 
 unsafe extern "C" fn fill(buffers: *const *mut u8, lo: i64, hi: i64) {
     // SAFETY: the last of two buffers holds `hi` floats.
-    unsafe { std::slice::from_raw_parts_mut((*buffers.add(1)).cast::<f32>().add(lo as usize), (hi - lo) as usize) }.fill(1.0);
+    unsafe { std::slice::from_raw_parts_mut((*buffers.add(1)).cast::<f32>().add(lo as usize), (hi - lo) as usize) }
+        .fill(1.0);
 }
 
 fn time(name: &str, n: u32, mut f: impl FnMut()) {

@@ -96,11 +96,10 @@ impl ArtifactCache {
         if self.broken.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(error) = write_entry(&path, key, payload) {
-            if !self.broken.swap(true, Ordering::Relaxed) {
+        if let Err(error) = write_entry(&path, key, payload)
+            && !self.broken.swap(true, Ordering::Relaxed) {
                 tracing::warn!("artifact cache disabled: can't write {}: {error}", path.display());
             }
-        }
     }
 }
 

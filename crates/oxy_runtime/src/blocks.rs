@@ -196,7 +196,7 @@ mod tests {
     fn classes_are_close_and_aligned() {
         for bytes in [0, 1, 4096, 4097, 5000, 65536, 65537, 1_000_000, (1 << 30) + 1] {
             let class = size_class(bytes);
-            assert!(class >= bytes && class % 512 == 0, "{bytes} {class}");
+            assert!(class >= bytes && class.is_multiple_of(512), "{bytes} {class}");
             assert!(bytes < 4096 || class as f64 <= bytes as f64 * 1.1251, "{bytes} {class}");
             assert_eq!(size_class(class), class);
         }

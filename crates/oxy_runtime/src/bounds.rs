@@ -93,10 +93,7 @@ mod tests {
         };
         Kernel {
             name: "copy".into(),
-            params: vec![
-                Param { dtype: DType::F32, written: false },
-                Param { dtype: DType::F32, written: true },
-            ],
+            params: vec![Param { dtype: DType::F32, written: false }, Param { dtype: DType::F32, written: true }],
             dims: vec![Dim { extent: n, kind: DimKind::Parallel }],
             vector_dim: Some(0),
             phases: vec![Phase::Point(body)],

@@ -7,7 +7,7 @@
 use crate::{
     blocks::Lease,
     plan::{Call, CallOut, Fresh, Host, HostArg, Instr, Output, Plan, RunError, View},
-    spec::{Mode, PlanArg},
+    spec::PlanArg,
 };
 use libc::c_void;
 use oxy_graph::{DeviceType, TensorMeta};
@@ -124,7 +124,7 @@ impl Plan {
             return Err(RunError::Internal(format!("{} inputs, not {}", self.n_inputs, inputs.len())));
         }
         let kept = self.workspaces.lock().pop();
-        let mut workspace = kept.unwrap_or_else(|| Box::new(Workspace::new(self.n_slots)));
+        let mut workspace = kept.unwrap_or_else(|| Workspace::new(self.n_slots));
         let given = inputs.iter().copied().chain(self.constants.iter().map(Tensor::as_ref));
         for ((slot, _), tensor) in self.inputs.iter().zip(given) {
             workspace.handles[*slot as usize] = tensor.as_raw();
@@ -156,9 +156,9 @@ impl Plan {
     ) -> Result<(), RunError> {
         self.place_arena(workspace)?;
         {
-            // Reading and writing modes takes a multiple of a small plan's time; kernels don't look at them.
-            let _modes = (self.mode == Mode::Inference && !self.calls.is_empty())
-                .then(|| (self.torch.no_grad(), self.torch.no_autocast(DeviceType::Cpu)));
+            // The graph's casts are explicit already. Kernels don't look at modes, and reading one takes a good part of
+            // a small plan's time.
+            let _modes = (!self.calls.is_empty()).then(|| self.torch.no_autocast(DeviceType::Cpu));
             for instr in &self.instrs {
                 // SAFETY: the caller's promise; instructions are in the plan's order.
                 unsafe { self.execute(workspace, host, instr) }?;
@@ -196,9 +196,8 @@ impl Plan {
                 let (sizes, strides) = (&part.meta.sizes, &part.meta.strides);
                 // SAFETY: the memory is valid for the tensor's extent while the workspace has this arena; results that
                 // share it are copied before they leave the run.
-                let tensor = unsafe {
-                    Tensor::from_blob(self.torch, address.cast(), sizes, strides, part.meta.dtype, None)
-                }?;
+                let tensor =
+                    unsafe { Tensor::from_blob(self.torch, address.cast(), sizes, strides, part.meta.dtype, None) }?;
                 workspace.handles[part.slot as usize] = tensor.as_ref().as_raw();
                 workspace.statics.push(tensor);
             }

@@ -20,4 +20,4 @@ pub use artifacts::{ArtifactCache, Key};
 pub use blocks::{BlockCache, MemoryStats};
 pub use launch::{Kernel, KernelEntry};
 pub use plan::{BuildError, Host, HostArg, HostError, Plan, Resources, RunError};
-pub use spec::{KernelId, Mode, PlanArg, PlanSpec, PlanStep, Place, SlotId};
+pub use spec::{KernelId, Mode, Place, PlanArg, PlanSpec, PlanStep, SlotId};

@@ -31,14 +31,13 @@ impl PlanSpec {
         let mut arena = Arena::default();
         let mut steps = Vec::with_capacity(self.steps.len() * 2);
         for (i, mut step) in std::mem::take(&mut self.steps).into_iter().enumerate() {
-            if let PlanStep::Alloc { slot, place } = &mut step {
-                if *place == Place::Undecided {
+            if let PlanStep::Alloc { slot, place } = &mut step
+                && *place == Place::Undecided {
                     *place = match kept[slot.0 as usize] {
                         true => Place::Fresh,
                         false => self.place(*slot, last_use[slot.0 as usize], &mut arena),
                     };
                 }
-            }
             steps.push(step);
             for (slot, last) in last_use.iter().enumerate() {
                 if *last == Last::Step(i) {
@@ -79,15 +78,14 @@ impl PlanSpec {
     fn give_results_memory(&mut self) {
         let mut steps = Vec::with_capacity(self.steps.len());
         for mut step in std::mem::take(&mut self.steps) {
-            if let PlanStep::Call { target, outs, into, .. } = &mut step {
-                if let ([Some(out)], true) = (outs.as_slice(), shims::takes_out(target)) {
+            if let PlanStep::Call { target, outs, into, .. } = &mut step
+                && let ([Some(out)], true) = (outs.as_slice(), shims::takes_out(target)) {
                     let on_cpu = self.meta(*out).is_some_and(|meta| meta.device.kind == DeviceType::Cpu);
                     if on_cpu && self.root(*out) == *out && !*into {
                         steps.push(PlanStep::Alloc { slot: *out, place: Place::Undecided });
                         *into = true;
                     }
                 }
-            }
             steps.push(step);
         }
         self.steps = steps;
@@ -180,8 +178,16 @@ mod tests {
         let mut plan = spec(5);
         plan.inputs = vec![SlotId(0)];
         plan.outputs = vec![SlotId(4)];
-        plan.steps =
-            vec![alloc(1), launch(&[0, 1]), alloc(2), launch(&[1, 2]), alloc(3), launch(&[2, 3]), alloc(4), launch(&[3, 4])];
+        plan.steps = vec![
+            alloc(1),
+            launch(&[0, 1]),
+            alloc(2),
+            launch(&[1, 2]),
+            alloc(3),
+            launch(&[2, 3]),
+            alloc(4),
+            launch(&[3, 4]),
+        ];
         plan.plan_memory();
         assert_eq!(
             plan.to_string(),
@@ -223,7 +229,10 @@ mod tests {
         let outs = vec![Some(SlotId(2))];
         plan.steps = vec![PlanStep::Call { target: "aten.mm.default".into(), args, kwargs: vec![], outs, into: false }];
         plan.plan_memory();
-        assert!(matches!(&plan.steps[..], [PlanStep::Alloc { place: Place::Fresh, .. }, PlanStep::Call { into: true, .. }]));
+        assert!(matches!(
+            &plan.steps[..],
+            [PlanStep::Alloc { place: Place::Fresh, .. }, PlanStep::Call { into: true, .. }]
+        ));
     }
 
     use crate::spec::PlanArg;

@@ -144,7 +144,6 @@ pub(crate) enum Output {
 /// A plan that is ready to run.
 pub struct Plan {
     pub(crate) torch: &'static Torch,
-    pub(crate) mode: Mode,
     pub(crate) n_slots: usize,
     /// Slot and expected metadata of each input, then of each constant.
     pub(crate) inputs: Vec<(u32, TensorMeta)>,
@@ -161,7 +160,7 @@ pub struct Plan {
     pub(crate) arena_bytes: u64,
     pub(crate) memory: Arc<BlockCache>,
     /// Idle workspaces. A run takes one, so runs don't share any.
-    pub(crate) workspaces: Mutex<Vec<Box<Workspace>>>,
+    pub(crate) workspaces: Mutex<Vec<Workspace>>,
     spec: PlanSpec,
 }
 
@@ -175,7 +174,6 @@ impl Plan {
         let bound = |slot: &SlotId| (slot.0, spec.slots[slot.0 as usize].clone());
         Ok(Plan {
             torch: resources.torch,
-            mode: spec.mode,
             n_slots: spec.slots.len(),
             inputs: spec.inputs.iter().chain(&spec.constants).map(bound).collect(),
             n_inputs: spec.inputs.len(),
@@ -230,11 +228,16 @@ enum Origin {
     Undefined,
     /// Input or constant.
     Bound,
-    Arena { offset: u64 },
+    Arena {
+        offset: u64,
+    },
     Fresh,
     /// A result that the operator allocates.
     Result,
-    View { of: SlotId, offset: i64 },
+    View {
+        of: SlotId,
+        offset: i64,
+    },
 }
 
 fn malformed(text: impl Into<String>) -> BuildError {
@@ -248,7 +251,8 @@ impl Needs {
             return Err(malformed("storage is not given for every slot"));
         }
         let mut needs = Needs { pointer: vec![false; n], tensor: vec![false; n], origin: vec![Origin::Undefined; n] };
-        let check = |slot: SlotId| if (slot.0 as usize) < n { Ok(slot.0 as usize) } else { Err(malformed("unknown slot")) };
+        let check =
+            |slot: SlotId| if (slot.0 as usize) < n { Ok(slot.0 as usize) } else { Err(malformed("unknown slot")) };
         for slot in spec.inputs.iter().chain(&spec.constants) {
             needs.origin[check(*slot)?] = Origin::Bound;
         }
@@ -394,7 +398,9 @@ impl Builder<'_> {
     }
 
     fn step(&mut self, step: &PlanStep) -> Result<(), BuildError> {
-        if self.spec.mode == Mode::Autograd && !matches!(step, PlanStep::Call { into: false, .. } | PlanStep::Free { .. }) {
+        if self.spec.mode == Mode::Autograd
+            && !matches!(step, PlanStep::Call { into: false, .. } | PlanStep::Free { .. })
+        {
             return Err(malformed("a plan under autograd consists of calls"));
         }
         match step {
@@ -548,11 +554,10 @@ impl Builder<'_> {
         let args: Vec<Value<u32>> = args.iter().map(|arg| arg.map(&mut |slot| slot.0)).collect();
         let kwargs: Vec<_> = kwargs.iter().map(|(name, arg)| (name.clone(), arg.map(&mut |slot| slot.0))).collect();
         let (torch, metas) = (self.resources.torch, self.spec.slots.as_slice());
-        if let Some(out) = into {
-            if let Some(site) = CallSite::into_out(torch, &schema, &args, &kwargs, metas, out) {
+        if let Some(out) = into
+            && let Some(site) = CallSite::into_out(torch, &schema, &args, &kwargs, metas, out) {
                 return Ok(Some(site));
             }
-        }
         let site = match self.spec.mode {
             Mode::Inference => CallSite::direct(torch, &schema, &args, &kwargs, metas),
             Mode::Autograd => CallSite::dispatched(torch, &schema, &args, &kwargs),
@@ -588,13 +593,12 @@ impl Builder<'_> {
             return Err(malformed(format!("output %{} lives in the arena", slot.0)));
         }
         let root = spec.root(slot);
-        if let (Origin::View { .. }, Some(offset)) = (self.needs.origin[slot.0 as usize], self.offset_in(slot, root)) {
-            if self.needs.origin[root.0 as usize] == Origin::Bound || spec.outputs.contains(&root) {
+        if let (Origin::View { .. }, Some(offset)) = (self.needs.origin[slot.0 as usize], self.offset_in(slot, root))
+            && (self.needs.origin[root.0 as usize] == Origin::Bound || spec.outputs.contains(&root)) {
                 let index = self.add_view(self.meta(slot).clone(), offset, self.meta(slot).dtype);
                 self.parts.outputs.push(Output::View { of: root.0, index });
                 return Ok(());
             }
-        }
         let is_last = !spec.outputs[position + 1..].contains(&slot);
         let viewed_later = spec.outputs[position + 1..].iter().any(|other| spec.root(*other) == slot);
         let owned = !matches!(self.needs.origin[slot.0 as usize], Origin::Bound);

@@ -53,17 +53,18 @@ pub enum PlanStep {
     Free { slot: SlotId },
 }
 
-/// What a plan's calls may assume.
+/// What a plan's calls may assume. In both modes autocast is off while a plan runs (its graph's casts are explicit);
+/// grad mode is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// No gradient is needed: grad mode and autocast are off while it runs, calls go to CPU kernels directly.
+    /// No gradient is recorded: grad mode is off, or no input or constant requires one. Calls go to CPU kernels directly.
     #[default]
     Inference,
-    /// Every step is a call, made through the dispatcher in the caller's modes, so that autograd records it.
+    /// Every step is a call, made through the dispatcher, so that autograd records it.
     Autograd,
 }
 
-/// A plan. `From a lowered program`: slots are its values, in order; `storage` is its storage.
+/// A plan. From a lowered program: slots are its values, in order; `storage` is its storage.
 // Invariants: slots are defined (input, constant or step) before use; storage is indexed by SlotId.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanSpec {
@@ -195,8 +196,7 @@ impl Display for PlanSpec {
                 PlanStep::Call { target, args, kwargs, outs, into } => {
                     let mut shown: Vec<String> = args.iter().map(|arg| ShowArg(arg).to_string()).collect();
                     shown.extend(kwargs.iter().map(|(name, arg)| format!("{name}={}", ShowArg(arg))));
-                    let left: Vec<String> =
-                        outs.iter().map(|out| out.as_ref().map_or("_".to_owned(), typed)).collect();
+                    let left: Vec<String> = outs.iter().map(|out| out.as_ref().map_or("_".to_owned(), typed)).collect();
                     let arrow = if *into { "<-" } else { "=" };
                     let left = if left.is_empty() { String::new() } else { format!("{} {arrow} ", left.join(", ")) };
                     writeln!(f, "  {left}{target}({})", shown.join(", "))?;

@@ -58,9 +58,7 @@ impl<T> Value<T> {
             Value::Device(value) => Value::Device(*value),
             Value::Layout(value) => Value::Layout(*value),
             Value::MemoryFormat(value) => Value::MemoryFormat(*value),
-            Value::List(items) => {
-                Value::List(items.iter().map(|item| item.try_map(f)).collect::<Result<_, E>>()?)
-            }
+            Value::List(items) => Value::List(items.iter().map(|item| item.try_map(f)).collect::<Result<_, E>>()?),
         })
     }
 
@@ -209,12 +207,7 @@ pub fn call_dispatcher(
 }
 
 /// `tensor.as_strided(sizes, strides, storage_offset)`: a view that autograd knows as one.
-pub fn as_strided(
-    tensor: TensorRef<'_>,
-    sizes: &[i64],
-    strides: &[i64],
-    storage_offset: i64,
-) -> Result<Tensor, Error> {
+pub fn as_strided(tensor: TensorRef<'_>, sizes: &[i64], strides: &[i64], storage_offset: i64) -> Result<Tensor, Error> {
     let list = |values: &[i64]| StackArg::List(values.iter().map(|value| StackArg::Word(*value as u64)).collect());
     let offset = StackArg::Present(Box::new(StackArg::Word(storage_offset as u64)));
     let call = Boxed {
@@ -229,11 +222,7 @@ pub fn as_strided(
 }
 
 /// The value of each of the schema's arguments.
-fn bind(
-    schema: &Schema,
-    args: &[Value<u32>],
-    kwargs: &[(String, Value<u32>)],
-) -> Result<Vec<Value<u32>>, Error> {
+fn bind(schema: &Schema, args: &[Value<u32>], kwargs: &[(String, Value<u32>)]) -> Result<Vec<Value<u32>>, Error> {
     let unsupported = |what: String| Error::Unsupported { op: schema.target(), what };
     let n_positional = schema.arguments.iter().filter(|argument| !argument.keyword_only).count();
     if args.len() > n_positional {
@@ -288,7 +277,7 @@ fn as_float<T>(value: &Value<T>) -> Option<f64> {
 }
 
 /// The items of a list argument; a single value stands for `int[2]`'s two.
-fn list_items<'v>(value: &'v Value<u32>, count: Option<usize>) -> Option<SmallVec<[&'v Value<u32>; 4]>> {
+fn list_items(value: &Value<u32>, count: Option<usize>) -> Option<SmallVec<[&Value<u32>; 4]>> {
     match (value, count) {
         (Value::List(items), _) => Some(items.iter().collect()),
         (Value::Int(_) | Value::Float(_) | Value::Bool(_), Some(count)) => {
@@ -504,8 +493,7 @@ unsafe fn realize(torch: &Torch, arg: &StackArg, handles: &[AtenTensorHandle]) -
         StackArg::Str(text) => {
             let mut string = std::ptr::null_mut();
             // SAFETY: pointer and length describe the text; the out pointer is valid.
-            let code =
-                unsafe { (torch.cpu.torch_new_string_handle)(text.as_ptr().cast(), text.len(), &mut string) };
+            let code = unsafe { (torch.cpu.torch_new_string_handle)(text.as_ptr().cast(), text.len(), &mut string) };
             torch.check("torch_new_string_handle", code)?;
             Ok(string as usize as u64)
         }
@@ -684,13 +672,7 @@ fn is_on_cpu(value: &Value<u32>, metas: &[TensorMeta]) -> bool {
 }
 
 /// Appends one argument. None if the value has no exact encoding.
-fn push_letter(
-    block: &mut Block,
-    letter: Letter,
-    value: &Value<u32>,
-    ty: &ArgType,
-    float_result: bool,
-) -> Option<()> {
+fn push_letter(block: &mut Block, letter: Letter, value: &Value<u32>, ty: &ArgType, float_result: bool) -> Option<()> {
     match (letter, value) {
         (Letter::OT | Letter::OI | Letter::OF | Letter::OD, Value::None) => block.args.push(0),
         (Letter::T, Value::Tensor(slot)) => block.handle(*slot),

@@ -240,9 +240,11 @@ mod tests {
         let schema = Schema::parse("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor").unwrap();
         let optional = ArgType::Optional(Box::new(ArgType::Tensor));
         assert_eq!(schema.arguments[1].ty, ArgType::List(Box::new(optional), None));
-        let schema = Schema::parse("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)");
+        let schema =
+            Schema::parse("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)");
         assert_eq!(schema.unwrap().returns, [ArgType::Tensor, ArgType::Tensor]);
-        let schema = Schema::parse("lib::op(Tensor x, Foo y, float eps=1e-05, str mode='a', float z=1.) -> ()").unwrap();
+        let schema =
+            Schema::parse("lib::op(Tensor x, Foo y, float eps=1e-05, str mode='a', float z=1.) -> ()").unwrap();
         assert_eq!(schema.arguments[1].ty, ArgType::Other("Foo".into()));
         assert_eq!(schema.arguments[2].default, Some(Default::Float(1e-5)));
         assert_eq!(schema.arguments[3].default, Some(Default::Str("a".into())));

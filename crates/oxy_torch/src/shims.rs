@@ -91,11 +91,9 @@ pub(crate) fn letter(ty: &ArgType) -> Option<Letter> {
             ArgType::Optional(inner) if **inner == ArgType::Tensor => Letter::OTL,
             _ => return None,
         },
-        ArgType::ScalarType
-        | ArgType::Device
-        | ArgType::Layout
-        | ArgType::MemoryFormat
-        | ArgType::Other(_) => return None,
+        ArgType::ScalarType | ArgType::Device | ArgType::Layout | ArgType::MemoryFormat | ArgType::Other(_) => {
+            return None;
+        }
     })
 }
 
@@ -115,11 +113,9 @@ impl Words<'_> {
 /// Builds the exact C type of a function from its letters, and calls it.
 macro_rules! call_words {
     ($f:ident $w:ident [] [$($ty:ty,)*] [$($value:expr,)*]) => {{
-        // SAFETY: the row's letters spell the function's signature in torch's header.
-        let function =
-            unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> AOTITorchError>($f) };
-        // SAFETY: the caller's promise.
-        unsafe { function($($value),*) }
+        type Function = unsafe extern "C" fn($($ty),*) -> AOTITorchError;
+        // SAFETY: the row's letters spell the function's signature in torch's header; the rest is the caller's promise.
+        unsafe { (std::mem::transmute::<*const c_void, Function>($f))($($value),*) }
     }};
     ($f:ident $w:ident [T $($rest:tt)*] [$($ty:ty,)*] [$($value:expr,)*]) => {
         call_words!($f $w [$($rest)*] [$($ty,)* AtenTensorHandle,] [$($value,)* $w.pointer(),])

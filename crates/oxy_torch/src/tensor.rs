@@ -437,9 +437,10 @@ impl<'a> TensorRef<'a> {
         }
         let library = "libtorch_python.so";
         let python = self.torch.python.as_ref().ok_or(Error::NotLoaded { library })?;
-        let wrap = python
-            .THPVariable_Wrap
-            .ok_or_else(|| Error::MissingSymbol { library, symbol: "THPVariable_Wrap(at::TensorBase const&)".into() })?;
+        let wrap = python.THPVariable_Wrap.ok_or_else(|| Error::MissingSymbol {
+            library,
+            symbol: "THPVariable_Wrap(at::TensorBase const&)".into(),
+        })?;
         // SAFETY: the caller holds the GIL; a handle is a const at::TensorBase&.
         let object = unsafe { wrap(self.as_raw()) };
         NonNull::new(object).ok_or(Error::Failed { function: "THPVariable_Wrap", message: None })

@@ -37,8 +37,13 @@ fn tensors_tell_their_metadata() {
     assert_eq!((x.rank(), x.numel(), x.sizes().as_slice(), x.strides().as_slice()), (2, 6, &[2, 3][..], &[1, 2][..]));
     assert_eq!((x.dtype(), x.device(), x.layout()), (Some(DType::BF16), Some(Device::CPU), Some(Layout::Strided)));
     assert_eq!((x.storage_offset(), x.storage_bytes(), x.is_contiguous(), x.is_cpu()), (0, 12, false, true));
-    assert_eq!((x.requires_grad(), x.is_conj(), x.is_neg(), x.is_inference()), (Some(false), Some(false), Some(false), Some(false)));
-    assert!(x.is_defined() && !x.data_ptr().is_null() && x.has_layout(&[2, 3], &[1, 2]) && !x.has_layout(&[2, 3], &[3, 1]));
+    assert_eq!(
+        (x.requires_grad(), x.is_conj(), x.is_neg(), x.is_inference()),
+        (Some(false), Some(false), Some(false), Some(false))
+    );
+    assert!(
+        x.is_defined() && !x.data_ptr().is_null() && x.has_layout(&[2, 3], &[1, 2]) && !x.has_layout(&[2, 3], &[3, 1])
+    );
     x.set_requires_grad(true).unwrap();
     assert_eq!(x.requires_grad(), Some(true));
     assert_eq!(format!("{x:?}"), "Tensor(bf16[2, 3]{strides=[1, 2], grad})");
@@ -75,7 +80,8 @@ fn blobs_call_their_deleter_once() {
     let pointer = memory.as_mut_ptr().cast();
     let context = 7 as *mut libc::c_void;
     // SAFETY: `memory` outlives the tensors.
-    let blob = unsafe { Tensor::from_blob(torch(), pointer, &[3], &[1], DType::F32, Some((deleter, context))) }.unwrap();
+    let blob =
+        unsafe { Tensor::from_blob(torch(), pointer, &[3], &[1], DType::F32, Some((deleter, context))) }.unwrap();
     assert_eq!(blob.as_ref().data_ptr().cast(), pointer);
     let view = blob.as_ref().reinterpret(&[2], &[1], 1).unwrap();
     drop(blob);
@@ -116,8 +122,10 @@ fn dispatcher_takes_every_kind_of_argument() {
     assert_eq!(first(&results).sizes().as_slice(), [2, 6]);
     // list of optional tensors
     let index = ints(&[2], &[2, 0]);
-    let results =
-        call("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", &[t(&x), Value::List(vec![none.clone(), t(&index)])]);
+    let results = call(
+        "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+        &[t(&x), Value::List(vec![none.clone(), t(&index)])],
+    );
     assert_eq!(values(first(&results)), [2., 0., 5., 3.]);
     // string
     let results = call("gelu(Tensor self, *, str approximate='none') -> Tensor", &[t(&x)]);
@@ -190,7 +198,8 @@ fn what_the_abi_lacks_is_refused_before_the_call() {
     refuse("relu(Tensor self) -> Tensor", &[t(&x), t(&x)]);
     // but an absent Scalar is fine
     call("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", &[t(&x), t(&x)]);
-    let text = "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor";
+    let text =
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor";
     close(&values(first(&call(text, &[t(&x)]))), &[std::f32::consts::FRAC_1_SQRT_2]);
 }
 
@@ -250,15 +259,36 @@ fn shims_equal_the_dispatcher() {
     let mask = floats(&[4, 4], &data[16..32]);
     let (index, vector) = (ints(&[2], &[3, 1]), floats(&[8], &data[..8]));
     let (v, i) = (Value::Tensor, Value::Int);
-    let cases: Vec<(&str, Vec<Value<u32>>, Vec<&Tensor>)> = vec![
+    type Case<'a> = (&'a str, Vec<Value<u32>>, Vec<&'a Tensor>);
+    let cases: Vec<Case<'_>> = vec![
         (
             convolution,
-            vec![v(0), v(1), v(2), int_list(&[1, 2]), int_list(&[1, 0]), int_list(&[1, 1]), Value::Bool(false), int_list(&[0, 0]), i(1)],
+            vec![
+                v(0),
+                v(1),
+                v(2),
+                int_list(&[1, 2]),
+                int_list(&[1, 0]),
+                int_list(&[1, 1]),
+                Value::Bool(false),
+                int_list(&[0, 0]),
+                i(1),
+            ],
             vec![&image, &weight, &bias],
         ),
         (
             convolution,
-            vec![v(0), v(1), Value::None, int_list(&[1, 1]), int_list(&[0, 0]), int_list(&[1, 1]), Value::Bool(false), int_list(&[0, 0]), i(1)],
+            vec![
+                v(0),
+                v(1),
+                Value::None,
+                int_list(&[1, 1]),
+                int_list(&[0, 0]),
+                int_list(&[1, 1]),
+                Value::Bool(false),
+                int_list(&[0, 0]),
+                i(1),
+            ],
             vec![&image, &weight],
         ),
         (attention, vec![v(0), v(0), v(0), Value::Float(0.0), Value::Bool(true)], vec![&heads]),
@@ -274,12 +304,32 @@ fn shims_equal_the_dispatcher() {
             vec![v(0), i(2), int_list(&[2, 2]), i(1), Value::Bool(false), Value::Bool(true), i(3)],
             vec![&image],
         ),
-        ("_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", vec![v(0), int_list(&[1, 3])], vec![&image]),
-        ("cat(Tensor[] tensors, int dim=0) -> Tensor", vec![Value::List(vec![v(0), v(1), v(0)]), i(-1)], vec![&image, &image]),
-        ("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", vec![v(0), Value::List(vec![Value::None, Value::None, v(1)])], vec![&image, &index]),
+        (
+            "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            vec![v(0), int_list(&[1, 3])],
+            vec![&image],
+        ),
+        (
+            "cat(Tensor[] tensors, int dim=0) -> Tensor",
+            vec![Value::List(vec![v(0), v(1), v(0)]), i(-1)],
+            vec![&image, &image],
+        ),
+        (
+            "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+            vec![v(0), Value::List(vec![Value::None, Value::None, v(1)])],
+            vec![&image, &index],
+        ),
         ("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", vec![v(0), i(2)], vec![&image]),
-        ("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", vec![v(0), i(2)], vec![&image]),
-        ("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", vec![v(0)], vec![&image]),
+        (
+            "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+            vec![v(0), i(2)],
+            vec![&image],
+        ),
+        (
+            "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+            vec![v(0)],
+            vec![&image],
+        ),
         ("mul.Tensor(Tensor self, Tensor other) -> Tensor", vec![v(0), v(1)], vec![&heads, &vector]),
     ];
     for (text, args, tensors) in &cases {
@@ -302,7 +352,11 @@ fn shims_equal_the_dispatcher() {
 
 #[test]
 fn shims_write_into_given_tensors() {
-    let (bias, a, b) = (floats(&[2], &[10., 20.]), floats(&[2, 3], &[1., 2., 3., 4., 5., 6.]), floats(&[3, 2], &[1., 0., 0., 1., 1., 1.]));
+    let (bias, a, b) = (
+        floats(&[2], &[10., 20.]),
+        floats(&[2, 3], &[1., 2., 3., 4., 5., 6.]),
+        floats(&[3, 2], &[1., 0., 0., 1., 1., 1.]),
+    );
     let out = floats(&[2, 2], &[f32::NAN; 4]);
     let metas: Vec<TensorMeta> = [&bias, &a, &b, &out].iter().map(|x| x.as_ref().meta().unwrap()).collect();
     let text = "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
@@ -320,7 +374,17 @@ fn shims_write_into_given_tensors() {
     let int_metas = vec![TensorMeta::contiguous(DType::I64, &[2, 2]); 4];
     assert!(CallSite::into_out(torch(), &schema(text), &args, &[], &int_metas, 3).is_none());
     // another schema than the row knows
-    assert!(CallSite::into_out(torch(), &schema("mm(Tensor self, Tensor mat2, int n) -> Tensor"), &[Value::Tensor(0), Value::Tensor(1), Value::Int(1)], &[], &metas, 3).is_none());
+    assert!(
+        CallSite::into_out(
+            torch(),
+            &schema("mm(Tensor self, Tensor mat2, int n) -> Tensor"),
+            &[Value::Tensor(0), Value::Tensor(1), Value::Int(1)],
+            &[],
+            &metas,
+            3
+        )
+        .is_none()
+    );
 }
 
 #[test]

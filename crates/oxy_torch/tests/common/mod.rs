@@ -30,9 +30,9 @@ fn find_library() -> PathBuf {
         assert!(library.is_file(), "OXY_TORCH_LIB: there is no {}", library.display());
         return library;
     }
-    let venv = std::env::var_os("OXYFUEL_VENV").map(PathBuf::from).or_else(|| {
-        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/oxyfuel/venv-3.11"))
-    });
+    let venv = std::env::var_os("OXYFUEL_VENV")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/oxyfuel/venv-3.11")));
     let pythons = venv.map(|venv| venv.join("bin/python")).into_iter().chain([PathBuf::from("python3")]);
     let script = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     for python in pythons {
