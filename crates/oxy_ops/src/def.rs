@@ -12,7 +12,7 @@ use oxy_graph::{Arg, DType, Node, TensorMeta, ValueId};
 pub type BodyFn = fn(&mut OpCx) -> Option<Vec<T>>;
 
 /// How an operator is computed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Body {
     /// By calling the ATen operator.
     Call,
@@ -22,32 +22,18 @@ pub enum Body {
     View,
 }
 
-/// How an operator is differentiated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grad {
-    /// By running it under eager's autograd.
-    Eager,
-}
-
-/// Sizes and dtype of the results from those of the arguments.
-pub type MetaFn = fn(&OpCx) -> Option<Vec<(DType, oxy_graph::meta::Dims)>>;
-
 /// One row: an operator. Every column but the schema has a safe value, in `FALLBACK`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpDef {
     /// As torch prints it, without the `aten::`.
     pub schema: &'static str,
-    /// None: shapes come from torch.
-    pub meta: Option<MetaFn>,
     pub body: Body,
-    pub grad: Grad,
     /// The in-place form has the same row under the name with `_`, e.g. `add_.Tensor`.
     pub in_place: bool,
 }
 
 impl OpDef {
-    pub const FALLBACK: OpDef =
-        OpDef { schema: "", meta: None, body: Body::Call, grad: Grad::Eager, in_place: false };
+    pub const FALLBACK: OpDef = OpDef { schema: "", body: Body::Call, in_place: false };
 }
 
 /// One call of an operator, as its row sees it: arguments by name, metadata, and the expressions to build in.

@@ -58,39 +58,6 @@ fn find(name: &str) -> Option<&'static str> {
     None
 }
 
-/// Operators whose results always are views of their first argument: same storage, other metadata.
-pub fn is_view(target: &str) -> bool {
-    matches!(
-        target,
-        "aten.alias.default"
-            | "aten._reshape_alias.default"
-            | "aten._unsafe_view.default"
-            | "aten.as_strided.default"
-            | "aten.chunk.default"
-            | "aten.detach.default"
-            | "aten.diagonal.default"
-            | "aten.expand.default"
-            | "aten.lift_fresh.default"
-            | "aten.permute.default"
-            | "aten.select.int"
-            | "aten.slice.Tensor"
-            | "aten.split.Tensor"
-            | "aten.split.sizes"
-            | "aten.split_with_sizes.default"
-            | "aten.squeeze.default"
-            | "aten.squeeze.dim"
-            | "aten.squeeze.dims"
-            | "aten.t.default"
-            | "aten.transpose.int"
-            | "aten.unbind.int"
-            | "aten.unfold.default"
-            | "aten.unsafe_split.Tensor"
-            | "aten.unsafe_split_with_sizes.default"
-            | "aten.unsqueeze.default"
-            | "aten.view.default"
-    )
-}
-
 /// Operators that may raise depending on data, not metadata: they run even when nobody reads their results.
 pub fn may_raise(target: &str) -> bool {
     let name = target.strip_prefix("aten.").unwrap_or(target).split('.').next().unwrap_or("");

@@ -1,8 +1,7 @@
 //! The operator registry: one row for each operator.
 //!
-//! A row says how an operator is computed; whatever it leaves out has a safe meaning (`OpDef::FALLBACK`): shapes
-//! from torch, computation by calling the operator, derivative by eager's autograd. So an operator without any row
-//! works, and rows make it fast. Rows live in `ops/<family>.rs`.
+//! A row says how an operator is computed; whatever it leaves out has a safe meaning (`OpDef::FALLBACK`): the operator
+//! is called. So an operator without any row works, and rows make it fast. Rows live in `ops/<family>.rs`.
 #![forbid(unsafe_code)]
 
 pub mod def;
@@ -12,8 +11,8 @@ pub mod ops;
 pub mod promote;
 pub mod schema;
 
-pub use def::{Body, Grad, OpCx, OpDef};
-pub use effects::{Effects, effects, is_view, may_raise};
+pub use def::{Body, OpCx, OpDef};
+pub use effects::{Effects, effects, may_raise};
 pub use expr::{Expr, Exprs, Kind, T};
 
 /// The row of an ATen overload, `aten.add.Tensor`; in-place forms find the row of the functional one.
@@ -24,12 +23,20 @@ pub fn lookup(target: &str) -> Option<&'static OpDef> {
     let find = |name: &str, in_place: bool| {
         let has_name = |def: &&OpDef| {
             let rest = def.schema.strip_prefix(name);
-            let rest = rest.and_then(|r| if overload == "default" { Some(r) } else { r.strip_prefix('.')?.strip_prefix(overload) });
+            let rest = match overload {
+                "default" => rest,
+                _ => rest.and_then(|r| r.strip_prefix('.')?.strip_prefix(overload)),
+            };
             rest.is_some_and(|r| r.starts_with('(')) && (!in_place || def.in_place)
         };
         ops::FAMILIES.iter().flat_map(|family| family.iter()).find(has_name)
     };
     find(name, false).or_else(|| base.and_then(|base| find(base, true)))
+}
+
+/// Whether an operator's results are views of its first argument.
+pub fn is_view(target: &str) -> bool {
+    lookup(target).is_some_and(|def| matches!(def.body, Body::View))
 }
 
 #[cfg(test)]

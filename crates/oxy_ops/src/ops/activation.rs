@@ -151,7 +151,7 @@ fn glu(cx: &mut OpCx) -> Option<Vec<T>> {
 }
 
 const fn row(schema: &'static str, body: crate::def::BodyFn) -> OpDef {
-    OpDef { schema, body: Body::Expr(body), in_place: true, ..OpDef::FALLBACK }
+    OpDef { schema, body: Body::Expr(body), in_place: true }
 }
 
 pub const OPS: &[OpDef] = &[

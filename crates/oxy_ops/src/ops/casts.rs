@@ -36,7 +36,6 @@ pub const OPS: &[OpDef] = &[
         schema: "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
         body: Body::Expr(|cx| copy_of(cx, "src")),
         in_place: true,
-        ..OpDef::FALLBACK
     },
     row("lift_fresh_copy(Tensor self) -> Tensor", |cx| copy_of(cx, "self")),
 ];

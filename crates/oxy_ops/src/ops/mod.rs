@@ -14,6 +14,7 @@ pub mod pointwise_unary;
 pub mod reductions;
 pub mod shape;
 pub mod softmax;
+pub mod views;
 
 pub const FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
@@ -28,4 +29,5 @@ pub const FAMILIES: &[&[OpDef]] = &[
     reductions::OPS,
     shape::OPS,
     softmax::OPS,
+    views::OPS,
 ];

@@ -266,7 +266,7 @@ fn bitwise(cx: &mut OpCx, op: ScalarOp) -> Option<Vec<T>> {
 }
 
 const fn row(schema: &'static str, body: BodyFn) -> OpDef {
-    OpDef { schema, body: Body::Expr(body), in_place: true, ..OpDef::FALLBACK }
+    OpDef { schema, body: Body::Expr(body), in_place: true }
 }
 
 pub const OPS: &[OpDef] = &[

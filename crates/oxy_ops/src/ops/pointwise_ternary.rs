@@ -155,7 +155,7 @@ fn clamp_one(cx: &mut OpCx, name: &str) -> Option<Vec<T>> {
 }
 
 const fn row(schema: &'static str, body: BodyFn) -> OpDef {
-    OpDef { schema, body: Body::Expr(body), in_place: true, ..OpDef::FALLBACK }
+    OpDef { schema, body: Body::Expr(body), in_place: true }
 }
 
 const fn functional(schema: &'static str, body: BodyFn) -> OpDef {

@@ -48,7 +48,7 @@ fn same(_: &mut Exprs, x: T) -> T {
 }
 
 const fn row(schema: &'static str, body: crate::def::BodyFn) -> OpDef {
-    OpDef { schema, body: Body::Expr(body), in_place: true, ..OpDef::FALLBACK }
+    OpDef { schema, body: Body::Expr(body), in_place: true }
 }
 
 pub const OPS: &[OpDef] = &[
