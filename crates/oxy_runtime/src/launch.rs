@@ -167,6 +167,9 @@ impl Plan {
         for output in &self.outputs {
             outputs.push(self.output(workspace, output)?);
         }
+        for slot in &self.left_over {
+            workspace.owned[*slot as usize] = None;
+        }
         Ok(())
     }
 

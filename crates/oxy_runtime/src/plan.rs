@@ -157,6 +157,8 @@ pub struct Plan {
     pub(crate) views: Vec<View>,
     pub(crate) statics: Vec<Static>,
     pub(crate) outputs: Vec<Output>,
+    /// Slots whose tensors are dropped once the outputs are made.
+    pub(crate) left_over: Vec<u32>,
     pub(crate) arena_bytes: u64,
     pub(crate) memory: Arc<BlockCache>,
     /// Idle workspaces. A run takes one, so runs don't share any.
@@ -186,6 +188,7 @@ impl Plan {
             views: parts.views,
             statics: parts.statics,
             outputs: parts.outputs,
+            left_over: parts.left_over,
             arena_bytes: spec.arena_bytes,
             memory: resources.memory,
             workspaces: Mutex::new(Vec::new()),
@@ -357,6 +360,7 @@ struct Parts {
     views: Vec<View>,
     statics: Vec<Static>,
     outputs: Vec<Output>,
+    left_over: Vec<u32>,
 }
 
 struct Builder<'a> {
@@ -384,7 +388,26 @@ impl Builder<'_> {
         for (i, slot) in spec.outputs.iter().enumerate() {
             self.output(i, *slot)?;
         }
+        self.parts.left_over = (0..spec.slots.len() as u32).filter(|slot| self.is_left_over(*slot)).collect();
         Ok(())
+    }
+
+    /// The run makes a tensor for the slot, and neither frees it nor hands it over.
+    fn is_left_over(&self, slot: u32) -> bool {
+        let freed = self.parts.instrs.contains(&Instr::Free { slot });
+        let taken = self.parts.outputs.iter().any(|output| matches!(output, Output::Take { slot: s } if *s == slot));
+        self.owns_tensor(SlotId(slot)) && !freed && !taken
+    }
+
+    /// Whether the run makes a tensor for the slot.
+    fn owns_tensor(&self, slot: SlotId) -> bool {
+        match self.needs.origin[slot.0 as usize] {
+            Origin::Fresh | Origin::Result => true,
+            Origin::View { .. } => {
+                self.needs.tensor[slot.0 as usize] && self.needs.arena_offset(self.spec, slot).is_none()
+            }
+            Origin::Undefined | Origin::Bound | Origin::Arena { .. } => false,
+        }
     }
 
     fn meta(&self, slot: SlotId) -> &TensorMeta {
@@ -571,17 +594,8 @@ impl Builder<'_> {
 
     /// Frees a storage: every slot in it that holds a tensor of the run.
     fn free(&mut self, root: SlotId) {
-        for (i, origin) in self.needs.origin.iter().enumerate() {
-            let slot = SlotId(i as u32);
-            if self.spec.root(slot) != root || self.needs.arena_offset(self.spec, slot).is_some() {
-                continue;
-            }
-            let owns = match origin {
-                Origin::Fresh | Origin::Result => true,
-                Origin::View { .. } => self.needs.tensor[i],
-                Origin::Undefined | Origin::Bound | Origin::Arena { .. } => false,
-            };
-            if owns {
+        for slot in (0..self.spec.slots.len() as u32).map(SlotId) {
+            if self.spec.root(slot) == root && self.owns_tensor(slot) {
                 self.parts.instrs.push(Instr::Free { slot: slot.0 });
             }
         }

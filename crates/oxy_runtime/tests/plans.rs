@@ -430,6 +430,79 @@ fn large_results_reuse_memory() {
 }
 
 #[test]
+fn runs_keep_no_results() {
+    const N: i64 = 1 << 16;
+    let mut b = Builder::new();
+    let memory = b.memory.clone();
+    let x = b.input(&[N]);
+    let a = b.kernel(increment, &[x]);
+    let part = b.view(a, &[4], &[1], 4);
+    let c = b.kernel(increment, &[x]);
+    let hidden = b.view(c, &[4], &[1], 0); // `c` itself is not returned
+    let copied = b.call("aten.clone.default", vec![t(hidden)], &[4]);
+    let row = b.view(copied, &[2], &[1], 1);
+    let plan = b.build(&[a, part, a, hidden, row]).unwrap();
+    let outputs = run(&plan, &[&floats(&[N], &vec![0.5; N as usize])]);
+    let read: Vec<f32> = outputs.iter().map(|output| values(output.as_ref())[1]).collect();
+    assert_eq!((read, memory.stats().in_use), (vec![1.5; 5], 2 * 4 * N as u64));
+    drop(outputs);
+    assert_eq!(memory.stats().in_use, 0);
+}
+
+/// Plans of random kernels, views and calls give what each step gives by itself.
+#[test]
+fn random_plans() {
+    let mut state = 1u64;
+    let mut random = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    for _ in 0..200 {
+        let mut b = Builder::new();
+        let input: Vec<f32> = (0..8).map(|i| i as f32 - 3.0).collect();
+        let mut slots = vec![(b.input(&[8]), input.clone())];
+        for _ in 0..1 + random(14) {
+            let (first, second) = (slots[random(slots.len())].clone(), slots[random(slots.len())].clone());
+            let made = match random(5) {
+                0 => (b.kernel(increment, &[first.0]), first.1.iter().map(|x| x + 1.0).collect()),
+                1 => {
+                    // Swaps the halves by kernels that write views.
+                    let slot = b.floats(&[8]);
+                    b.spec.steps.push(PlanStep::Alloc { slot, place: Place::Undecided });
+                    for (from, to) in [(0, 4), (4, 0)] {
+                        let (source, target) = (b.view(first.0, &[4], &[1], from), b.view(slot, &[4], &[1], to));
+                        b.launch(increment, &[source, target], 100);
+                    }
+                    (slot, first.1[4..].iter().chain(&first.1[..4]).map(|x| x + 1.0).collect())
+                }
+                2 => {
+                    let relu = first.1.iter().map(|x: &f32| x.max(0.0)).collect();
+                    (b.call("aten.relu.default", vec![t(first.0)], &[8]), relu)
+                }
+                3 => {
+                    let list = Value::List(vec![Value::Int(8)]);
+                    (b.call("aten.view.default", vec![t(first.0), list], &[8]), first.1)
+                }
+                _ => {
+                    let fused_values = first.1.iter().zip(&second.1).map(|(x, y)| (x * 2.0 + y).max(0.0)).collect();
+                    (b.kernel(fused, &[first.0, second.0]), fused_values)
+                }
+            };
+            slots.push(made);
+        }
+        let outputs: Vec<_> = (0..1 + random(3)).map(|_| slots[random(slots.len())].clone()).collect();
+        let ids: Vec<SlotId> = outputs.iter().map(|(slot, _)| *slot).collect();
+        let plan = b.build(&ids).unwrap();
+        let x = floats(&[8], &input);
+        let first = run(&plan, &[&x]);
+        run(&plan, &[&floats(&[8], &[1e6; 8])]);
+        for (result, (_, expected)) in first.iter().zip(&outputs) {
+            assert_eq!(&values(result.as_ref()), expected, "{}", plan.spec());
+        }
+    }
+}
+
+#[test]
 fn small_arenas_stay_with_their_plan() {
     let mut b = Builder::new();
     let memory = b.memory.clone();
