@@ -2,9 +2,20 @@
 //!
 //! A [`Source`] is a path from the entry frame (or from an object that the program holds) to a value. Sources are
 //! interned: within one [`SourceTable`] equal paths are one allocation, so equality is a comparison of addresses.
-//! How each kind is read is in `read`, one function per kind.
+//! How each kind is read is in the file of its family; `read` lists them.
 //!
 //! Not here: whether a value is what a trace expects (`kinds`).
+
+pub(crate) mod cells;
+pub(crate) mod dicts;
+pub(crate) mod functions;
+pub(crate) mod instances;
+pub(crate) mod partials;
+pub(crate) mod read;
+pub(crate) mod sequences;
+pub(crate) mod tensors;
+pub(crate) mod types;
+pub(crate) mod weakrefs;
 
 use crate::PyObj;
 use rustc_hash::FxHashMap;

@@ -1,6 +1,14 @@
 //! The end of a segment: real objects made from sources and graph outputs, and the trace's effects on the world.
+//!
+//! Promises: each recipe is made at most once, so recipes that share give objects that share, cycles through containers
+//! included; everything is made before the first effect is applied; effects are applied in order; an error leaves no
+//! reference behind (effects already applied stay).
 
-use crate::{PyObj, Source};
+mod build;
+mod effects;
+
+use crate::{GuardProgram, PyObj, Registers, Source};
+use build::Builder;
 use pyo3::prelude::*;
 
 /// A recipe's place in its exit's list.
@@ -84,4 +92,47 @@ pub struct Built {
     pub slots: Vec<(SlotIndex, Option<Py<PyAny>>)>,
     pub stack: Vec<Option<Py<PyAny>>>,
     pub value: Option<Py<PyAny>>,
+}
+
+impl Exit {
+    /// The sources that the recipes read.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.recipes.iter().filter_map(|recipe| match recipe {
+            Recipe::Source(source) => Some(source),
+            _ => None,
+        })
+    }
+
+    /// Makes all objects, then applies the effects. `program` is the one made with this exit, `registers` are those of
+    /// its run, and `outputs` the graph's.
+    pub fn apply(
+        &self,
+        py: Python<'_>,
+        program: &GuardProgram,
+        registers: &Registers,
+        outputs: &[Py<PyAny>],
+    ) -> PyResult<Built> {
+        let mut builder = Builder::new(py, self, program, registers, outputs)?;
+        let owned = |object: Option<Bound<'_, PyAny>>| object.map(Bound::unbind);
+        let mut built = Built::default();
+        for &(slot, recipe) in &self.slots {
+            built.slots.push((slot, owned(builder.make(recipe)?)));
+        }
+        for &recipe in &self.stack {
+            built.stack.push(owned(builder.make(recipe)?));
+        }
+        if let Some(recipe) = self.value {
+            built.value = owned(builder.make(recipe)?);
+        }
+        for effect in &self.effects {
+            for recipe in effect.recipes() {
+                builder.make(recipe)?;
+            }
+        }
+        builder.fill_all()?;
+        for effect in &self.effects {
+            effect.apply(&mut builder)?;
+        }
+        Ok(built)
+    }
 }

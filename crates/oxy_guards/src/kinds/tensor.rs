@@ -1,0 +1,175 @@
+//! `Tensor`: a tensor's class and metadata, read through torch's C ABI.
+//!
+//! Once a tensor has passed, the words of its TensorImpl that hold metadata are remembered, and a tensor with the same
+//! words passes without being asked (see `tensor_impl`). Any difference means asking.
+
+use super::TensorGuard;
+use crate::{cpython, object, tensor_impl::{ImplLayout, Words}};
+use oxy_graph::{DeviceType, Layout};
+use oxy_torch::{TensorRef, Torch};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::{cell::Cell, ptr, ptr::NonNull};
+
+/// A tensor guard ready to be checked.
+pub struct TensorCheck {
+    torch: &'static Torch,
+    layout: Option<&'static ImplLayout>,
+    /// The words of the last tensor that passed.
+    learned: Cell<Option<Words>>,
+}
+
+// SAFETY: `learned` is only touched by threads that are attached to the one interpreter lock.
+unsafe impl Sync for TensorCheck {}
+// SAFETY: plain data.
+unsafe impl Send for TensorCheck {}
+
+/// A Python tensor as torch sees it.
+///
+/// # Safety
+/// Attached; `object` is a live `torch.Tensor` for 'a.
+pub unsafe fn view<'a>(torch: &'static Torch, object: NonNull<PyObject>) -> TensorRef<'a> {
+    // SAFETY: the caller's promise.
+    unsafe { TensorRef::from_pyobject(torch, object.cast()) }
+}
+
+impl TensorCheck {
+    pub fn new(torch: &'static Torch, layout: Option<&'static ImplLayout>) -> TensorCheck {
+        TensorCheck { torch, layout, learned: Cell::new(None) }
+    }
+
+    /// # Safety
+    /// Attached; `value` is a live object.
+    #[inline]
+    pub unsafe fn holds(&self, guard: &TensorGuard, value: *mut PyObject) -> bool {
+        // SAFETY: the caller's promise; the exact type makes it a tensor.
+        unsafe {
+            if !ptr::addr_eq(cpython::type_of(value), guard.pytype.as_ptr()) {
+                return false;
+            }
+            if let (Some(layout), Some(learned)) = (self.layout, self.learned.as_ptr().as_ref().and_then(Option::as_ref))
+                && layout.matches(learned, value)
+                && layout.requires_grad(value) == guard.requires_grad
+            {
+                return true;
+            }
+            self.ask(guard, value)
+        }
+    }
+
+    /// # Safety
+    /// As [`TensorCheck::holds`]; the value is of the guard's class.
+    #[cold]
+    unsafe fn ask(&self, guard: &TensorGuard, value: *mut PyObject) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some(object) = NonNull::new(value) else { return false };
+            if differences(view(self.torch, object), guard, self.layout, value).next().is_some() {
+                return false;
+            }
+            // Whether it is a leaf isn't in the words.
+            if let Some(layout) = self.layout && guard.is_leaf.is_none() {
+                self.learned.set(layout.words(value, guard.storage_offset.is_some()));
+            }
+            true
+        }
+    }
+}
+
+/// What differs from the guard.
+///
+/// # Safety
+/// Attached; `tensor` is the tensor of the live object `value`.
+unsafe fn differences(
+    tensor: TensorRef<'_>,
+    guard: &TensorGuard,
+    layout: Option<&'static ImplLayout>,
+    value: *mut PyObject,
+) -> impl Iterator<Item = String> {
+    let mut found = Vec::new();
+    if !tensor.is_defined() || tensor.layout() != Some(Layout::Strided) {
+        found.push("layout: expected torch.strided".to_owned());
+        return found.into_iter();
+    }
+    if tensor.dtype_code() != guard.dtype as i32 {
+        let actual = tensor.dtype().map_or("an unknown dtype", |dtype| dtype.torch_name());
+        found.push(format!("dtype: expected {}, got {actual}", guard.dtype.torch_name()));
+    }
+    if tensor.device() != Some(guard.device) {
+        let actual = tensor.device().map_or("an unknown device".to_owned(), device_name);
+        found.push(format!("device: expected {}, got {actual}", device_name(guard.device)));
+    }
+    let (sizes, strides) = (tensor.sizes(), tensor.strides());
+    if sizes.len() != guard.sizes.len() {
+        found.push(format!("dim(): expected {}, got {}", guard.sizes.len(), sizes.len()));
+    } else {
+        for (name, expected, actual) in [("size", &guard.sizes, &sizes), ("stride", &guard.strides, &strides)] {
+            for (dim, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+                if expected != actual {
+                    found.push(format!("{name}({dim}): expected {expected}, got {actual}"));
+                }
+            }
+        }
+    }
+    if let Some(offset) = guard.storage_offset && offset != tensor.storage_offset() {
+        found.push(format!("storage_offset(): expected {offset}, got {}", tensor.storage_offset()));
+    }
+    // SAFETY: the caller's promise.
+    let flag = |native: Option<bool>, name: &str| native.unwrap_or_else(|| unsafe { ask_python(value, name) });
+    for (name, expected, actual) in [
+        ("requires_grad", guard.requires_grad, flag(tensor.requires_grad(), "requires_grad")),
+        ("is_conj()", guard.is_conj, flag(tensor.is_conj(), "is_conj")),
+        ("is_neg()", guard.is_neg, flag(tensor.is_neg(), "is_neg")),
+    ] {
+        if expected != actual {
+            found.push(format!("{name}: expected {expected}, got {actual}"));
+        }
+    }
+    if let Some(expected) = guard.is_leaf {
+        // SAFETY: the caller's promise.
+        let actual = unsafe { ask_python(value, "is_leaf") };
+        if expected != actual {
+            found.push(format!("is_leaf: expected {expected}, got {actual}"));
+        }
+    }
+    // SAFETY: the caller's promise.
+    if let Some(layout) = layout && !unsafe { layout.is_ordinary(value) } {
+        found.push("expected an ordinary tensor, got one that a transform or a dispatch mode wraps".to_owned());
+    }
+    found.into_iter()
+}
+
+/// A boolean property or argumentless method.
+///
+/// # Safety
+/// Attached; `value` is a live tensor.
+unsafe fn ask_python(value: *mut PyObject, name: &str) -> bool {
+    // SAFETY: the caller's promise.
+    let value = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), value) };
+    let answer = value.getattr(name).and_then(|attr| {
+        if attr.is_callable() { attr.call0()?.is_truthy() } else { attr.is_truthy() }
+    });
+    answer.unwrap_or(false)
+}
+
+fn device_name(device: oxy_graph::Device) -> String {
+    let kind = match device.kind {
+        DeviceType::Cpu => "cpu",
+        DeviceType::Cuda => "cuda",
+        DeviceType::Meta => "meta",
+    };
+    if device.index < 0 { kind.to_owned() } else { format!("{kind}:{}", device.index) }
+}
+
+impl TensorCheck {
+    /// The sentences for what differs.
+    pub fn difference(&self, guard: &TensorGuard, value: &Bound<'_, PyAny>) -> Vec<String> {
+        let class = value.get_type();
+        if !ptr::addr_eq(class.as_ptr(), guard.pytype.as_ptr()) {
+            let (old, new) = (object::type_name(guard.pytype.bind(value.py())), object::type_name(class.as_any()));
+            return vec![format!("type: expected {old}, got {new}")];
+        }
+        let Some(object) = NonNull::new(value.as_ptr()) else { return Vec::new() };
+        // SAFETY: attached, and of a tensor's class.
+        unsafe { differences(view(self.torch, object), guard, self.layout, value.as_ptr()).collect() }
+    }
+}
