@@ -1,82 +1,87 @@
-"""Fake tensors and the recording of ATen operators.
+"""Fake tensors, and the recording of ATen operators called on them.
 
-A `Fake` has a tensor's metadata and no data: it is a meta tensor that answers for another device (the
-construction is `torch._subclasses.FakeTensor`'s, without its cache, symbolic shapes and imports). While a
-`Capture` is entered, every operator that reaches the dispatcher below autograd runs its meta kernel on fakes
-and is recorded in an engine `GraphBuilder`.
+A ``Capture`` is one trace. ``input`` gives a fake for a real tensor; ``call`` performs any torch callable on
+fakes, and every ATen operator that reaches the dispatcher below autograd is recorded in the engine's
+``GraphBuilder`` in the same pass. Results are found by a rule (``_shapes``), by the operator's meta kernel
+where that is cheap, or by torch's own fake tensors, which know every operator but import Dynamo; what was
+found is kept, so that a layer seen before costs a look-up.
+
+Promises: a fake has a real tensor's sizes, strides, offset, dtype, device, requires_grad and place in the
+autograd graph, so composite operators choose what they choose in eager; nothing is drawn from a random
+generator and no data is computed; no dispatch mode is left behind, also when a call raises. An operator whose
+result depends on data raises ``DataDependent``; one that can't be part of a graph, ``NotCapturable``; other
+exceptions are the operator's own, though their text may be that of torch's meta kernel.
 """
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from oxyfuel import _engine
+from oxyfuel import _engine, _shapes
+from oxyfuel._meta import Meta, meta
 
 aten = torch.ops.aten
-_META = torch.device("meta")
-_CPU = torch.device("cpu")
+_push = torch._C._push_on_torch_dispatch_stack
+_pop = torch._C._pop_torch_dispatch_stack
+_make_wrapper_subclass = Tensor._make_wrapper_subclass
 
 
-class DataDependent(Exception):
+class CaptureError(Exception):
+    """Base of what a trace raises on its own account."""
+
+
+class DataDependent(CaptureError):
     """The result, or its shape, depends on the values of tensors."""
 
 
-class _Kernel:
-    """Whether a meta kernel is running: fakes then say that they are on the meta device."""
-
-    running = False
+class NotCapturable(CaptureError):
+    """A tensor or an operator that graphs don't have."""
 
 
-class Fake(torch.Tensor):
-    """A tensor's metadata."""
+class Fake(Tensor):
+    """A tensor's metadata and place in the autograd graph, without data."""
 
-    fake_device: torch.device = _CPU  # until it is set: construction already asks
-
-    @staticmethod
-    def __new__(cls, meta: torch.Tensor, device: torch.device, requires_grad: bool = False) -> Fake:
-        self = torch.Tensor._make_subclass(
-            cls, meta, requires_grad, dispatch_device=True, device_for_backend_keys=device
-        )
-        self.fake_device = device
-        return self
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return _META if _Kernel.running else self.fake_device
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"Fake({tuple(self.shape)}, {self.dtype}, {self.fake_device})"
+    _meta: Meta
+    _root: object
+    """Stands for the storage: views share it with their base."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.prim.device.default:
-            return _META if _Kernel.running else args[0].fake_device
-        raise RuntimeError(f"oxyfuel: {func} of a fake tensor outside of its trace")
+        raise NotCapturable(f"{func} of a fake tensor outside of its trace")
+
+    @property
+    def fake_device(self) -> torch.device:
+        return self._meta.device
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Fake({tuple(self.shape)}, {self.dtype}, {self.device})"
+
+    def tolist(self) -> Any:
+        if self.dim() == 0:
+            return self.item()
+        raise DataDependent("Tensor.tolist")
+
+    def numpy(self, *, force: bool = False) -> Any:
+        raise DataDependent("Tensor.numpy")
+
+    def __array__(self, dtype: Any = None) -> Any:
+        raise DataDependent("Tensor.__array__")
 
 
-@contextlib.contextmanager
-def _meta_kernels() -> Any:
-    included = torch._C._meta_in_tls_dispatch_include()
-    guard = torch._C._DisableTorchDispatch()
-    preserve = torch._C._PreserveDispatchKeyGuard()
-    torch._C._set_meta_in_tls_dispatch_include(True)
-    _Kernel.running = True
-    try:
-        yield
-    finally:
-        _Kernel.running = False
-        torch._C._set_meta_in_tls_dispatch_include(included)
-        del preserve, guard
-
-
-_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-_UNDECIDED = (aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default)
+def _fake(m: Meta, requires_grad: bool = False) -> Fake:
+    made = _make_wrapper_subclass(
+        Fake, m.shape, strides=m.stride, storage_offset=m.offset, dtype=m.dtype, device=m.device,
+        requires_grad=requires_grad,
+    )  # fmt: skip
+    made._meta = m
+    return made
 
 
 class _Recorder(TorchDispatchMode):
@@ -84,11 +89,13 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.capture = capture
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.capture.dispatch(func, args, kwargs or {})
 
-    # torch wraps the method so that Dynamo, which it imports for that, doesn't trace it: there is nothing to disable.
-    setattr(__torch_dispatch__, "__dynamo_disable", __torch_dispatch__)
+def _record(self: _Recorder, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    return self.capture.dispatch(func, args, kwargs or {})
+
+
+# Not in the class body: there torch wraps the method to hide it from Dynamo, which it imports for that.
+_Recorder.__torch_dispatch__ = _record  # type: ignore[method-assign]
 
 
 class Capture:
@@ -96,163 +103,499 @@ class Capture:
 
     def __init__(self) -> None:
         self.builder = _engine.GraphBuilder()
-        self.recorder = _Recorder(self)
-        self.constants: list[torch.Tensor] = []
-        self.constant_fakes: list[Fake] = []
-        self.kept: list[Any] = []
-        self.storages: dict[int, torch.UntypedStorage] = {}
+        self.constants: list[Tensor] = []
+        """Real tensors that the graph refers to by itself: its last inputs, in this order."""
+        self._recorder = _Recorder(self)
+        self._inputs: dict[int, Fake] = {}
+        self._lifted: dict[int, Fake] = {}
+        self._real: list[Tensor] = []  # keeps alive what `_inputs` and `_lifted` know by address
+        self._outside: set[int] = set()  # addresses of fakes that stand for real tensors
+        self._recording = True
+        self._state: Any = None
 
     def enter(self) -> None:
-        self.recorder.__enter__()
+        """Begin: from here to ``exit``, grad mode and autocast belong to the trace."""
+        self._state = _thread_state()
 
     def exit(self) -> None:
-        self.recorder.__exit__(None, None, None)
+        """End: the thread's state is again what it was at ``enter``."""
+        if self._state is not None:
+            state, self._state = self._state, None
+            _restore_thread_state(state)
 
-    def input(self, tensor: torch.Tensor, index: int) -> Fake:
-        """The fake of a real tensor that the graph takes as input number ``index``."""
-        with _paused():
-            fake = self._fake(tensor)
+    def input(self, tensor: Tensor, index: int | None = None) -> Fake:
+        """The fake of a real tensor that is the graph's next input. The same tensor gives the same fake."""
+        known = self._inputs.get(id(tensor))
+        fake = self._fake_of(tensor)
         self.builder.input(fake)
+        self._outside.add(id(fake))
+        if known is not None:
+            return known  # the graph's input of that number is not used
+        self._inputs[id(tensor)] = fake
         return fake
 
-    def _fake(self, tensor: torch.Tensor) -> Fake:
-        with torch.no_grad():
-            address = tensor.untyped_storage()._cdata
-            storage = self.storages.get(address)
-            if storage is None:
-                storage = torch.UntypedStorage(tensor.untyped_storage().nbytes(), device="meta")
-                self.storages[address] = storage
-            meta = torch.empty(0, dtype=tensor.dtype, device="meta")
-            meta.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
-        self.kept.append(tensor)
-        fake = Fake(meta, tensor.device, tensor.requires_grad)
-        return fake
+    def call(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """``fn`` on fakes. Recorded operators of a call that raises are the caller's to roll back."""
+        _push(self._recorder)
+        try:
+            return fn(*args, **kwargs) if kwargs else fn(*args)
+        finally:
+            _pop(None)
 
     def mark(self) -> int:
+        """A point to which ``rollback`` returns."""
         return self.builder.mark()
 
     def rollback(self, mark: int) -> None:
+        """Drop the operators recorded since the mark; their results must not be used any more."""
         self.builder.rollback(mark)
 
-    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """``fn`` on fakes; the process's own random state stays as it is."""
-        return fn(*args, **kwargs)
+    def storage_of(self, fake: Fake) -> object:
+        """An object that fakes have in common if, and only if, they share memory."""
+        return fake._root
 
-    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func in _UNDECIDED or not _DATA.isdisjoint(func.tags):
-            raise DataDependent(str(func))
-        fakes: list[Fake] = []
-        args, kwargs = self._lift(args, fakes), {k: self._lift(v, fakes) for k, v in kwargs.items()}
-        device = kwargs.get("device")
-        if device is None:
-            device = next((f.fake_device for f in fakes if f.dim() > 0), None)
-            if device is None:
-                device = fakes[0].fake_device if fakes else _CPU
+    def finish(self, outputs: Sequence[Fake]) -> Any:
+        """The recorded graph (``_engine.Graph``) that gives ``outputs``."""
+        return self.builder.finish(list(outputs))
+
+    # -- Tensors ---------------------------------------------------------------------------------------------------
+
+    def _fake_of(self, tensor: Tensor) -> Fake:
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+            raise NotCapturable(f"a tensor of layout {tensor.layout}")
+        if tensor.is_conj() or tensor.is_neg():
+            raise NotCapturable("a lazily conjugated or negated tensor")
+        kind = meta(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device)
+        if tensor.is_inference() == torch.is_inference_mode_enabled():
+            fake = _fake(kind, tensor.requires_grad)
         else:
-            device = torch.device(device)
-        if func is aten.lift_fresh.default or func is aten.lift.default:
-            return args[0]
-        if func is aten._to_copy.default or "device" in kwargs:
-            run = {**kwargs, "device": _META}
-        elif not fakes and _takes_device(func):
-            run = {**kwargs, "device": _META}
-        else:
-            run = kwargs
-        try:
-            with _meta_kernels():
-                out = func(*args, **run)
-        except NotImplementedError:
-            decomposed = func.decompose(*args, **kwargs) if func._can_decompose() else NotImplemented
-            if decomposed is NotImplemented:
-                raise
-            return decomposed
-        if isinstance(out, torch.Tensor):
-            out = out if type(out) is Fake else Fake(out, device)
-        elif isinstance(out, (tuple, list)):
-            out = type(out)(
-                Fake(item, device) if isinstance(item, torch.Tensor) and type(item) is not Fake else item
-                for item in out
-            )
-        self.builder.add(_name(func), args, kwargs, out)
-        return out
-
-    def _lift(self, arg: Any, fakes: list[Fake]) -> Any:
-        """Replaces real tensors by fakes of constants, and notes the fakes."""
-        if type(arg) is Fake:
-            fakes.append(arg)
-            return arg
-        if isinstance(arg, torch.Tensor):
-            fake = self._constant(arg)
-            fakes.append(fake)
-            return fake
-        if isinstance(arg, (list, tuple)) and any(isinstance(item, (torch.Tensor, list, tuple)) for item in arg):
-            return type(arg)([self._lift(item, fakes) for item in arg])
-        return arg
-
-    def _constant(self, tensor: torch.Tensor) -> Fake:
-        for known, fake in zip(self.constants, self.constant_fakes):
-            if known is tensor:
-                return fake
-        with _paused():
-            fake = self._fake(tensor)
-        self.constants.append(tensor)
-        self.constant_fakes.append(fake)
-        self.builder.constant(fake)
+            with torch.inference_mode(tensor.is_inference()):
+                fake = _fake(kind, tensor.requires_grad)
+        root = ("storage", tensor.untyped_storage()._cdata)
+        self._real.append(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            self._recording = False
+            try:
+                with torch.enable_grad():
+                    fake = self.call(torch.clone, (fake,))
+            finally:
+                self._recording = True
+        fake._root = root
         return fake
 
-    def finish(self, outputs: list[Fake]) -> Any:
-        """The recorded graph that gives ``outputs``; its inputs are the trace's, then the constants."""
-        return self.builder.finish(outputs)
+    def _constant(self, tensor: Tensor) -> Fake:
+        """The fake of a real tensor that an operator meets inside the trace."""
+        fake = self._inputs.get(id(tensor))
+        if fake is None:
+            fake = self._lifted.get(id(tensor))
+        if fake is None:
+            if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+                raise NotCapturable(f"a {type(tensor).__name__} inside of a trace")
+            fake = self._fake_of(tensor)
+            self.builder.constant(fake)
+            self.constants.append(tensor)
+            self._outside.add(id(fake))
+            self._lifted[id(tensor)] = fake
+        return fake
+
+    def _lift(self, values: Any) -> Any:
+        """Arguments with real tensors replaced by fakes of constants."""
+        if type(values) is dict:
+            return {name: self._lift(value) for name, value in values.items()}
+        if type(values) in (list, tuple):
+            return type(values)([self._lift(value) for value in values])
+        if isinstance(values, Tensor) and type(values) is not Fake:
+            return self._constant(values)
+        return values
+
+    # -- Operators -------------------------------------------------------------------------------------------------
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record one ATen operator; no mode and no autograd is active here."""
+        if not self._recording:
+            return _fake(args[0]._meta)
+        op = _operators.get(func) or _describe(func)
+        if op.special is not None:
+            out = op.special(self, op, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        key: list[Any] = [func, torch.get_default_dtype()]
+        fakes: list[Fake] = []
+        if not (_scan(args, key, fakes) and _scan_keywords(kwargs, key, fakes)):
+            args, kwargs = self._lift(args), self._lift(kwargs)
+            del key[2:]
+            fakes.clear()
+            _scan(args, key, fakes)
+            _scan_keywords(kwargs, key, fakes)
+        found = tuple(key)
+        result = _results.get(found)
+        if result is None:
+            result = _infer(op, args, kwargs, fakes)
+            if len(_results) >= _RESULTS_MAX:
+                _results.clear()
+            _results[found] = result
+        if type(result) is Meta:
+            out = _fake(result)
+            out._root = fakes[0]._root if op.is_view else object()
+        elif type(result) is int:
+            out = fakes[result]
+        else:
+            out = _build(result, fakes, op.is_view)
+        self.builder.add(op.name, args, kwargs, out)
+        return out
 
 
-@contextlib.contextmanager
-def _paused() -> Any:
-    """Outside of any dispatch mode: for making fakes while a trace is going on."""
+# -- What is known of an operator ----------------------------------------------------------------------------------
+
+
+class _Operator:
+    """Facts about an operator, read once from its schema."""
+
+    __slots__ = ("func", "is_direct", "is_view", "name", "rule", "special")
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+        self.name = str(func)
+        schema = func._schema
+        tags = set(func.tags)
+        short = self.name.removeprefix("aten.").removesuffix(".default")
+        rule = _shapes.RULES.get(short)
+        if torch.Tag.inplace in tags or short.partition(".")[0].endswith("_"):
+            name, dot, overload = short.partition(".")
+            rule = _shapes.in_place(_shapes.RULES.get(name.removesuffix("_") + dot + overload), short)
+        self.rule: Callable[..., Any] | None = rule if self.name.startswith("aten.") else None
+        aliases = [result.alias_info for result in schema.returns]
+        self.is_view = any(alias is not None and not alias.is_write for alias in aliases)
+        self.is_direct = func in _DIRECT
+        self.special: Callable[..., Any] | None = None
+        if func in _SPECIAL:
+            self.special = _SPECIAL[func]
+        elif torch.Tag.inplace_view in tags:
+            self.special = _in_place_view
+        elif torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+            self.special = _refuse_data_dependent
+        elif schema.name.startswith("profiler::"):
+            self.special = _refuse
+        elif torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            self.special = _decompose
+
+
+_operators: dict[Any, _Operator] = {}
+
+
+def _describe(func: Any) -> _Operator:
+    op = _operators[func] = _Operator(func)
+    return op
+
+
+def _refuse(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    raise NotCapturable(op.name)
+
+
+def _refuse_data_dependent(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    raise DataDependent(op.name)
+
+
+def _decompose(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    """Under inference mode composite operators arrive whole."""
+    return capture.call(op.func.decompose, args, kwargs)
+
+
+def _scalar(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    """``item()``: known of a tensor that was made from Python numbers and not written since."""
+    known = getattr(args[0], "_known", None)
+    if known is None or known[1] != args[0]._version:
+        raise DataDependent("the value of a tensor")
+    return known[0].item()
+
+
+def _lift_fresh(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    """``torch.tensor(data)``: the data is a constant, and each run has a tensor of its own."""
+    if type(args[0]) is Fake:
+        return capture.dispatch(aten.alias.default, args, kwargs)
+    out = capture.dispatch(aten.lift_fresh_copy.default, args, kwargs)
+    out._known = (args[0], out._version)
+    return out
+
+
+def _index(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    for index in args[1]:
+        if index is not None and index.dtype in (torch.bool, torch.uint8):
+            raise DataDependent("indexing by a mask")
+    return NotImplemented
+
+
+def _repeat_interleave(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    if kwargs.get("output_size") is None:
+        raise DataDependent(op.name)
+    return NotImplemented
+
+
+def _detach(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    """Autograd forgets the history by itself; nothing is computed."""
+    return args[0]
+
+
+def _in_place_view(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
+    """A tensor of this trace that changes its shape: recorded as the view operator, whose result it becomes."""
+    name = op.func._schema.name.removeprefix("aten::").removesuffix("_")
+    if name not in _VIEWS_IN_PLACE or type(args[0]) is not Fake or id(args[0]) in capture._outside:
+        raise NotCapturable(op.name)
+    view = capture.dispatch(getattr(getattr(aten, name), op.func._overloadname), args, kwargs)
     guard = torch._C._DisableTorchDispatch()
     try:
-        yield
+        op.func(*args, **kwargs)
     finally:
         del guard
+    args[0]._meta = view._meta
+    capture.builder.rebind(args[0], view)
+    return args[0]
 
 
-_names: dict[Any, str] = {}
+_VIEWS_IN_PLACE = frozenset({"t", "transpose", "squeeze", "unsqueeze", "as_strided"})
+
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten._local_scalar_dense.default: _scalar,
+    aten.item.default: _scalar,
+    aten.lift_fresh.default: _lift_fresh,
+    aten.lift.default: _lift_fresh,
+    aten.detach_.default: _detach,
+    aten.index.Tensor: _index,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
+}
+
+_DIRECT = frozenset(
+    getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2] or "default")
+    for name in (
+        "_conj _reshape_alias _to_copy alias arange.start_step as_strided clone contiguous detach diagonal expand "
+        "lift_fresh_copy permute select.int slice.Tensor split.Tensor split_with_sizes squeeze squeeze.dim "
+        "squeeze.dims t transpose.int unbind.int unfold unsqueeze view view.dtype view_as_real"
+    ).split()
+)
+"""Operators whose meta kernel is C++, or composed of such: quick, and without imports."""
 
 
-def _name(func: Any) -> str:
-    name = _names.get(func)
-    if name is None:
-        name = _names[func] = str(func)
-    return name
+# -- Results -------------------------------------------------------------------------------------------------------
 
 
-_devices: dict[Any, bool] = {}
+class _Sequence:
+    """A tuple or list of results."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, kind: type, items: Sequence[Any]) -> None:
+        self.kind = kind
+        self.items = tuple(items)
 
 
-def _takes_device(func: Any) -> bool:
-    takes = _devices.get(func)
-    if takes is None:
-        takes = _devices[func] = any(argument.name == "device" for argument in func._schema.arguments)
-    return takes
+class _Value:
+    """A result that is not a tensor."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-def torch_dynamo_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-    """The backend of ``torch.compile(..., backend="oxyfuel")``."""
-    tensors = all(isinstance(value, torch.Tensor) for value in example_inputs)
-    if not tensors or (torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs)):
+_results: dict[tuple[Any, ...], Any] = {}
+"""What operators give, by operator and arguments: a Meta, the number of a tensor argument, or one of the above."""
+_RESULTS_MAX = 1 << 14
+
+
+def _scan(values: Any, key: list[Any], fakes: list[Fake]) -> bool:
+    """Appends the arguments to the key and to the fakes; False when there is a real tensor among them."""
+    for value in values:
+        kind = type(value)
+        if kind is Fake:
+            key.append(value._meta)
+            fakes.append(value)
+        elif kind is int or value is None:
+            key.append(value)
+        elif kind is list or kind is tuple:
+            key.append((kind, len(value)))
+            if not _scan(value, key, fakes):
+                return False
+        elif isinstance(value, Tensor):
+            return False
+        elif kind is torch.Generator:
+            key.append(kind)
+        else:  # with its type: 1, 1.0 and True are equal
+            key.append((kind, value))
+    return True
+
+
+def _scan_keywords(keywords: dict[str, Any], key: list[Any], fakes: list[Fake]) -> bool:
+    key.extend(keywords)
+    return _scan(keywords.values(), key, fakes)
+
+
+def _build(result: Any, fakes: list[Fake], is_view: bool) -> Any:
+    kind = type(result)
+    if kind is Meta:
+        out = _fake(result)
+        out._root = fakes[0]._root if is_view else object()
+        return out
+    if kind is int:
+        return fakes[result]
+    if kind is _Sequence:
+        return result.kind([_build(item, fakes, is_view) for item in result.items])
+    return result.value
+
+
+def _infer(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
+    """The results of an operator that was not met before."""
+    device = _common_device(fakes)
+    if device is not None and op.rule is not None:
+        try:
+            result = op.rule(*_metas(args), **_metas(kwargs))
+        except Exception:
+            result = None  # a rule covers valid calls; torch says what is wrong with the others
+        if result is not None:
+            return _Sequence(tuple, result) if type(result) is tuple else result
+    if device is not None and op.is_direct:
+        return _by_meta_kernel(op, args, kwargs, fakes, device)
+    return _by_torch(op, args, kwargs, fakes)
+
+
+def _common_device(fakes: list[Fake]) -> torch.device | None:
+    """The device of the results; None where torch has to find out."""
+    if not fakes:
+        return torch.device("cpu")
+    device = fakes[0]._meta.device
+    for fake in fakes:
+        if fake._meta.device != device:
+            return None
+    return device
+
+
+def _map(values: Any, change: Callable[[Fake], Any]) -> Any:
+    if type(values) is dict:
+        return {name: _map(value, change) for name, value in values.items()}
+    if type(values) in (list, tuple):
+        return type(values)([_map(value, change) for value in values])
+    return change(values) if type(values) is Fake else values
+
+
+def _metas(values: Any) -> Any:
+    return _map(values, lambda fake: fake._meta)
+
+
+def _by_meta_kernel(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake], device: torch.device) -> Any:
+    if "device" in kwargs and kwargs["device"] is not None:
+        device = torch.device(kwargs["device"])
+        if device.type != "cpu" and device.index is None:
+            return _by_torch(op, args, kwargs, fakes)
+    if "device" in kwargs or not fakes:
+        kwargs = {**kwargs, "device": torch.device("meta")}
+        kwargs.pop("pin_memory", None)
+    out = op.func(*_map(args, lambda fake: fake._meta.tensor()), **_map(kwargs, lambda fake: fake._meta.tensor()))
+    return _describe_result(out, [], lambda made: device)
+
+
+def _by_torch(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
+    """torch's own fake tensors: every operator, with its checks, custom operators and devices."""
+    from torch._subclasses import fake_tensor as torch_fake
+
+    mode = torch_fake.FakeTensorMode(shape_env=None)
+    was_disabled, torch_fake.log.disabled = torch_fake.log.disabled, True  # it logs what it raises
+    try:
+        return _in_torch_mode(torch_fake, mode, op, args, kwargs, fakes)
+    finally:
+        torch_fake.log.disabled = was_disabled
+
+
+def _in_torch_mode(torch_fake: Any, mode: Any, op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
+    with mode:
+        made = {id(fake): _torch_fake(fake._meta) for fake in fakes}
+        kwargs = {name: None if type(value) is torch.Generator else value for name, value in kwargs.items()}
+        try:
+            out = op.func(*_map(args, lambda f: made[id(f)]), **_map(kwargs, lambda f: made[id(f)]))
+        except (torch_fake.DataDependentOutputException, torch_fake.DynamicOutputShapeException):
+            raise DataDependent(op.name) from None
+        except torch_fake.UnsupportedOperatorException:
+            raise NotCapturable(op.name) from None
+    return _describe_result(out, [made[id(fake)] for fake in fakes], lambda tensor: tensor.device)
+
+
+def _torch_fake(m: Meta) -> Tensor:
+    made = torch.empty_strided(m.shape, m.stride, dtype=m.dtype, device=m.device)
+    return made.as_strided(m.shape, m.stride, m.offset) if m.offset else made
+
+
+def _describe_result(out: Any, arguments: list[Tensor], device_of: Callable[[Tensor], torch.device]) -> Any:
+    if isinstance(out, Tensor):
+        for number, argument in enumerate(arguments):
+            if out is argument:
+                return number
+        if out.is_conj() or out.is_neg() or out.layout is not torch.strided:
+            raise NotCapturable("a result that is sparse, or lazily conjugated or negated")
+        return meta(tuple(out.shape), out.stride(), out.storage_offset(), out.dtype, device_of(out))
+    if isinstance(out, (list, tuple)):
+        kind = list if isinstance(out, list) else tuple
+        return _Sequence(kind, [_describe_result(item, arguments, device_of) for item in out])
+    return _Value(out)
+
+
+# -- The thread's state --------------------------------------------------------------------------------------------
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def _thread_state() -> tuple[Any, ...]:
+    autocast = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _AUTOCAST_DEVICES]
+    torch.autocast_increment_nesting()
+    return torch.is_grad_enabled(), autocast, torch.is_autocast_cache_enabled(), torch.autocast_decrement_nesting()
+
+
+def _restore_thread_state(state: tuple[Any, ...]) -> None:
+    is_grad_enabled, autocast, is_cache_enabled, nesting = state
+    if torch.is_grad_enabled() != is_grad_enabled:
+        torch._C._set_grad_enabled(is_grad_enabled)
+    for kind, (enabled, dtype) in zip(_AUTOCAST_DEVICES, autocast, strict=True):
+        if enabled or torch.is_autocast_enabled(kind):
+            torch.clear_autocast_cache()  # it may hold fakes
+            torch.set_autocast_dtype(kind, dtype)
+            torch.set_autocast_enabled(kind, enabled)
+    torch.set_autocast_cache_enabled(is_cache_enabled)
+    now = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    for _ in range(nesting, now):
+        torch.autocast_decrement_nesting()
+
+
+# -- Backend of torch.compile --------------------------------------------------------------------------------------
+
+
+def torch_dynamo_backend(gm: Any, example_inputs: list[Any], **_: Any) -> Callable[..., Any]:
+    """``torch.compile(..., backend="oxyfuel")``: torch's capture, our backend.
+
+    What our backend does not take (symbolic sizes, gradients) runs as torch captured it.
+    """
+    if not all(isinstance(value, Tensor) for value in example_inputs):
+        return gm.forward
+    if torch.is_grad_enabled() and any(value.requires_grad for value in (*example_inputs, *gm.parameters())):
         return gm.forward
     capture = Capture()
-    fakes = [capture.input(value, index) for index, value in enumerate(example_inputs)]
+    fakes = [capture.input(value) for value in example_inputs]
     capture.enter()
     try:
-        result = gm(*fakes)
+        results = capture.call(gm.forward, fakes)
+    except CaptureError:
+        return gm.forward
     finally:
         capture.exit()
-    outputs = [value for value in result if isinstance(value, torch.Tensor)]
-    compiled = _engine.compile_graph(capture.finish(outputs), capture.constants)
-    slots = [isinstance(value, torch.Tensor) for value in result]
+    is_single = isinstance(results, Tensor)
+    results = (results,) if is_single else tuple(results)
+    if not all(value is None or type(value) is Fake for value in results):
+        return gm.forward
+    graph = capture.finish([value for value in results if value is not None])
+    compiled = _engine.compile_graph(graph, {})
+    constants = capture.constants
+    slots = [value is not None for value in results]
 
     def run(*inputs: Any) -> Any:
-        tensors = iter(compiled(*inputs))
-        return tuple(next(tensors) if slot else value for slot, value in zip(slots, result))
+        tensors = iter(compiled(*inputs, *constants))
+        out = tuple(next(tensors) if slot else None for slot in slots)
+        return out[0] if is_single else out
 
     return run

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Adds the classes to the extension module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<GraphBuilder>()?;
-    m.add_class::<Graph>()
+    m.add_class::<PyGraph>()
 }
 
 /// Builds the graph of one trace.
@@ -36,7 +36,7 @@ pub struct GraphBuilder {
     rebound: Vec<Py<PyAny>>,
     /// Metadata already read, by address of the `Meta` object that tensors of one kind share.
     metas: HashMap<usize, (Py<PyAny>, TensorMeta)>,
-    constants: Vec<(ValueId, Py<PyAny>)>,
+    constants: Vec<ValueId>,
     opaque: Vec<Py<PyAny>>,
     origin: Option<Arc<str>>,
 }
@@ -64,10 +64,10 @@ impl GraphBuilder {
         Ok(id.0)
     }
 
-    /// Makes a tensor stand for a real one that the graph refers to; it becomes an input after the others.
-    fn constant(&mut self, tensor: &Bound<'_, PyAny>, real: Py<PyAny>) -> PyResult<u32> {
+    /// Makes a tensor stand for a real one that the graph refers to by itself; such inputs follow the others.
+    fn constant(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<u32> {
         let id = self.define(tensor)?;
-        self.constants.push((id, real));
+        self.constants.push(id);
         Ok(id.0)
     }
 
@@ -136,10 +136,9 @@ impl GraphBuilder {
     }
 
     /// The graph with these outputs. The builder stays as it is.
-    fn finish(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<Graph> {
+    fn finish(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<PyGraph> {
         let mut graph = self.graph.clone();
-        let n_inputs = graph.inputs.len();
-        graph.inputs.extend(self.constants.iter().map(|(id, _)| *id));
+        graph.inputs.extend(&self.constants);
         for output in &outputs {
             let id = self.known(output);
             let id = id.ok_or_else(|| PyValueError::new_err("an output is not part of this trace"))?;
@@ -153,12 +152,8 @@ impl GraphBuilder {
             graph.metas[new].requires_grad = requires_grad.is_truthy()?;
         }
         oxy_graph::verify(&graph).map_err(|error| PyRuntimeError::new_err(format!("recorded graph: {error}")))?;
-        Ok(Graph {
-            inner: graph,
-            n_inputs,
-            constants: self.constants.iter().map(|(_, real)| real.clone_ref(py)).collect(),
-            opaque: self.opaque.iter().map(|object| object.clone_ref(py)).collect(),
-        })
+        let opaque = self.opaque.iter().map(|object| object.clone_ref(py)).collect();
+        Ok(PyGraph { graph, constant_count: self.constants.len(), opaque })
     }
 }
 
@@ -375,45 +370,26 @@ fn renumber(arg: &mut Arg, map: &impl Fn(&mut ValueId)) {
 }
 
 /// A finished graph. `str()` is its text form.
-#[pyclass(module = "oxyfuel._engine", frozen)]
-pub struct Graph {
-    inner: oxy_graph::Graph,
-    /// The first inputs are the caller's; the rest are `constants`.
-    n_inputs: usize,
-    constants: Vec<Py<PyAny>>,
-    opaque: Vec<Py<PyAny>>,
+#[pyclass(module = "oxyfuel._engine", name = "Graph", frozen)]
+pub struct PyGraph {
+    pub graph: oxy_graph::Graph,
+    /// How many of the inputs, the last ones, are tensors that the graph refers to by itself.
+    pub constant_count: usize,
+    /// The objects behind `Arg::Opaque`.
+    pub opaque: Vec<Py<PyAny>>,
 }
 
-impl Graph {
-    pub fn inner(&self) -> &oxy_graph::Graph {
-        &self.inner
-    }
-
-    /// How many inputs the caller passes; the constants follow them.
-    pub fn n_inputs(&self) -> usize {
-        self.n_inputs
-    }
-
-    /// The tensors that the graph refers to by themselves, in the order of its last inputs.
-    pub fn constants(&self) -> &[Py<PyAny>] {
-        &self.constants
-    }
-
-    /// The objects behind `Arg::Opaque`.
-    pub fn opaque(&self) -> &[Py<PyAny>] {
-        &self.opaque
-    }
-
+impl PyGraph {
     fn described<'py>(&self, py: Python<'py>, ids: &[ValueId]) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        ids.iter().map(|id| describe(py, self.inner.meta(*id))).collect()
+        ids.iter().map(|id| describe(py, self.graph.meta(*id))).collect()
     }
 }
 
 #[pymethods]
-impl Graph {
+impl PyGraph {
     /// The graph as text.
     fn text(&self) -> String {
-        self.inner.to_string()
+        self.graph.to_string()
     }
 
     fn __str__(&self) -> String {
@@ -421,54 +397,48 @@ impl Graph {
     }
 
     fn __repr__(&self) -> String {
-        format!("<graph of {} nodes>", self.inner.nodes.len())
+        format!("<graph of {} nodes>", self.graph.nodes.len())
     }
 
     #[getter]
     fn num_nodes(&self) -> usize {
-        self.inner.nodes.len()
+        self.graph.nodes.len()
     }
 
     #[getter]
-    fn num_inputs(&self) -> usize {
-        self.n_inputs
+    fn num_constants(&self) -> usize {
+        self.constant_count
     }
 
     /// Metadata of the inputs, constants last: dicts of dtype, device, shape, stride, storage_offset, requires_grad.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.described(py, &self.inner.inputs)
+        self.described(py, &self.graph.inputs)
     }
 
     /// Metadata of the outputs.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.described(py, &self.inner.outputs)
-    }
-
-    #[getter(constants)]
-    fn constants_py(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        self.constants.iter().map(|real| real.clone_ref(py)).collect()
+        self.described(py, &self.graph.outputs)
     }
 
     /// Names of the operators, in order.
     fn names(&self) -> Vec<String> {
-        self.inner.nodes.iter().map(|node| node.target.clone()).collect()
+        self.graph.nodes.iter().map(|node| node.target.clone()).collect()
     }
 
-    /// Performs the graph on real tensors, operator by operator, and returns its outputs.
+    /// Performs the graph on real tensors, constants last, operator by operator, and returns its outputs.
     fn run<'py>(&self, py: Python<'py>, tensors: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        if tensors.len() != self.n_inputs {
-            let message = format!("the graph takes {} tensors, got {}", self.n_inputs, tensors.len());
+        if tensors.len() != self.graph.inputs.len() {
+            let message = format!("the graph takes {} tensors, got {}", self.graph.inputs.len(), tensors.len());
             return Err(PyTypeError::new_err(message));
         }
-        let mut values: Vec<Option<Bound<'py, PyAny>>> = vec![None; self.inner.metas.len()];
-        let constants = self.constants.iter().map(|real| real.bind(py).clone());
-        for (id, tensor) in self.inner.inputs.iter().zip(tensors.into_iter().chain(constants)) {
+        let mut values: Vec<Option<Bound<'py, PyAny>>> = vec![None; self.graph.metas.len()];
+        for (id, tensor) in self.graph.inputs.iter().zip(tensors) {
             values[id.0 as usize] = Some(tensor);
         }
         let undefined = || PyRuntimeError::new_err("the graph uses a value before it is defined");
-        for node in &self.inner.nodes {
+        for node in &self.graph.nodes {
             let value = |id: ValueId| values[id.0 as usize].clone().ok_or_else(undefined);
             let result = call_node(py, node, &value, &self.opaque)?;
             let mut results = Vec::with_capacity(node.outputs.len());
@@ -479,7 +449,7 @@ impl Graph {
                 }
             }
         }
-        self.inner.outputs.iter().map(|id| values[id.0 as usize].clone().ok_or_else(undefined)).collect()
+        self.graph.outputs.iter().map(|id| values[id.0 as usize].clone().ok_or_else(undefined)).collect()
     }
 }
 
