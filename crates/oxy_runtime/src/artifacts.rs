@@ -97,9 +97,10 @@ impl ArtifactCache {
             return;
         }
         if let Err(error) = write_entry(&path, key, payload)
-            && !self.broken.swap(true, Ordering::Relaxed) {
-                tracing::warn!("artifact cache disabled: can't write {}: {error}", path.display());
-            }
+            && !self.broken.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!("artifact cache disabled: can't write {}: {error}", path.display());
+        }
     }
 }
 

@@ -32,12 +32,13 @@ impl PlanSpec {
         let mut steps = Vec::with_capacity(self.steps.len() * 2);
         for (i, mut step) in std::mem::take(&mut self.steps).into_iter().enumerate() {
             if let PlanStep::Alloc { slot, place } = &mut step
-                && *place == Place::Undecided {
-                    *place = match kept[slot.0 as usize] {
-                        true => Place::Fresh,
-                        false => self.place(*slot, last_use[slot.0 as usize], &mut arena),
-                    };
-                }
+                && *place == Place::Undecided
+            {
+                *place = match kept[slot.0 as usize] {
+                    true => Place::Fresh,
+                    false => self.place(*slot, last_use[slot.0 as usize], &mut arena),
+                };
+            }
             steps.push(step);
             for (slot, last) in last_use.iter().enumerate() {
                 if *last == Last::Step(i) {
@@ -79,13 +80,14 @@ impl PlanSpec {
         let mut steps = Vec::with_capacity(self.steps.len());
         for mut step in std::mem::take(&mut self.steps) {
             if let PlanStep::Call { target, outs, into, .. } = &mut step
-                && let ([Some(out)], true) = (outs.as_slice(), shims::takes_out(target)) {
-                    let on_cpu = self.meta(*out).is_some_and(|meta| meta.device.kind == DeviceType::Cpu);
-                    if on_cpu && self.root(*out) == *out && !*into {
-                        steps.push(PlanStep::Alloc { slot: *out, place: Place::Undecided });
-                        *into = true;
-                    }
+                && let ([Some(out)], true) = (outs.as_slice(), shims::takes_out(target))
+            {
+                let on_cpu = self.meta(*out).is_some_and(|meta| meta.device.kind == DeviceType::Cpu);
+                if on_cpu && self.root(*out) == *out && !*into {
+                    steps.push(PlanStep::Alloc { slot: *out, place: Place::Undecided });
+                    *into = true;
                 }
+            }
             steps.push(step);
         }
         self.steps = steps;

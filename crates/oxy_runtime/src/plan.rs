@@ -578,9 +578,10 @@ impl Builder<'_> {
         let kwargs: Vec<_> = kwargs.iter().map(|(name, arg)| (name.clone(), arg.map(&mut |slot| slot.0))).collect();
         let (torch, metas) = (self.resources.torch, self.spec.slots.as_slice());
         if let Some(out) = into
-            && let Some(site) = CallSite::into_out(torch, &schema, &args, &kwargs, metas, out) {
-                return Ok(Some(site));
-            }
+            && let Some(site) = CallSite::into_out(torch, &schema, &args, &kwargs, metas, out)
+        {
+            return Ok(Some(site));
+        }
         let site = match self.spec.mode {
             Mode::Inference => CallSite::direct(torch, &schema, &args, &kwargs, metas),
             Mode::Autograd => CallSite::dispatched(torch, &schema, &args, &kwargs),
@@ -608,11 +609,12 @@ impl Builder<'_> {
         }
         let root = spec.root(slot);
         if let (Origin::View { .. }, Some(offset)) = (self.needs.origin[slot.0 as usize], self.offset_in(slot, root))
-            && (self.needs.origin[root.0 as usize] == Origin::Bound || spec.outputs.contains(&root)) {
-                let index = self.add_view(self.meta(slot).clone(), offset, self.meta(slot).dtype);
-                self.parts.outputs.push(Output::View { of: root.0, index });
-                return Ok(());
-            }
+            && (self.needs.origin[root.0 as usize] == Origin::Bound || spec.outputs.contains(&root))
+        {
+            let index = self.add_view(self.meta(slot).clone(), offset, self.meta(slot).dtype);
+            self.parts.outputs.push(Output::View { of: root.0, index });
+            return Ok(());
+        }
         let is_last = !spec.outputs[position + 1..].contains(&slot);
         let viewed_later = spec.outputs[position + 1..].iter().any(|other| spec.root(*other) == slot);
         let owned = !matches!(self.needs.origin[slot.0 as usize], Origin::Bound);

@@ -55,6 +55,7 @@ fn description(name: &str, n_inputs: usize, n: i64) -> oxy_loops::Kernel {
 #[derive(Default)]
 struct TestHost {
     calls: Mutex<Vec<String>>,
+    kept: Mutex<Vec<Tensor>>,
 }
 
 impl Host for TestHost {
@@ -70,6 +71,10 @@ impl Host for TestHost {
                 assert_eq!(kwargs.len(), 1);
                 let text = "mul.Tensor(Tensor self, Tensor other) -> Tensor"; // good enough to tell
                 Ok(call_dispatcher(torch(), &schema(text), &[a.clone(), b.clone()], &[]).unwrap())
+            }
+            ("lib.keep.default", [Value::Tensor(x)]) => {
+                self.kept.lock().unwrap().push(x.to_tensor().unwrap());
+                Ok([Some(floats(&[2], &[0.0; 2]))].into_iter().collect())
             }
             ("lib.identity.default", [Value::Tensor(x)]) => Ok([Some(x.to_tensor().unwrap())].into_iter().collect()),
             _ => Err(Box::new(format!("no {target}"))),
@@ -260,16 +265,54 @@ fn results_never_lie_in_the_arena() {
     let plan = b.build(&[a, result]).unwrap();
     let outputs = run(&plan, &[&floats(&[2, 2], &[0., 1., 2., 3.])]);
     assert_eq!(outputs[0].as_ref().data_ptr(), outputs[1].as_ref().data_ptr());
-    // A custom operator may keep what it is given.
     let mut b = Builder::new();
     let x = b.input(&[2]);
     let a = b.kernel(increment, &[x]);
-    let kept = b.call("lib.identity.default", vec![t(a)], &[2]);
-    let plan = b.build(&[kept]).unwrap();
+    let same = b.call("lib.identity.default", vec![t(a)], &[2]);
+    let plan = b.build(&[same]).unwrap();
     assert_eq!(plan.host_calls().collect::<Vec<_>>(), ["lib.identity.default"]);
     let first = run(&plan, &[&floats(&[2], &[1., 2.])]);
     run(&plan, &[&floats(&[2], &[5., 5.])]);
     assert_eq!(values(first[0].as_ref()), [2., 3.]);
+}
+
+#[test]
+fn custom_operators_may_keep_their_arguments() {
+    let mut b = Builder::new();
+    let x = b.input(&[2]);
+    let a = b.kernel(increment, &[x]);
+    let out = b.call("lib.keep.default", vec![t(a)], &[2]);
+    let plan = b.build(&[out]).unwrap();
+    let host = TestHost::default();
+    for value in [1., 2.] {
+        plan.run(&[floats(&[2], &[value; 2]).as_ref()], &host).unwrap();
+    }
+    let kept: Vec<f32> = host.kept.lock().unwrap().iter().map(|kept| values(kept.as_ref())[0]).collect();
+    assert_eq!(kept, [2., 3.]);
+}
+
+#[test]
+fn large_arenas_may_move() {
+    const N: i64 = 1 << 17;
+    let mut b = Builder::new();
+    let memory = b.memory.clone();
+    let x = b.input(&[N]);
+    let a = b.kernel(increment, &[x]);
+    let c = b.call("aten.relu.default", vec![t(a)], &[N]);
+    let plan = b.build(&[c]).unwrap();
+    let bytes = plan.spec().arena_bytes;
+    let first = run(&plan, &[&floats(&[N], &vec![1.0; N as usize])]);
+    // Somebody else gets the block now; the next run must leave it alone.
+    let mut block = memory.take(bytes).unwrap();
+    let pointer = block.as_ptr();
+    // SAFETY: the block has that many bytes.
+    unsafe { pointer.write_bytes(0x7f, bytes as usize) };
+    let second = run(&plan, &[&floats(&[N], &vec![2.0; N as usize])]);
+    // SAFETY: as above, and they are written.
+    let bytes = unsafe { std::slice::from_raw_parts(pointer, bytes as usize) };
+    assert!(bytes.iter().all(|byte| *byte == 0x7f));
+    assert_eq!((values(first[0].as_ref())[1], values(second[0].as_ref())[1]), (2.0, 3.0));
+    memory.give(block);
 }
 
 #[test]
