@@ -48,7 +48,7 @@ impl<'py> Tracer<'py, '_> {
         }
     }
 
-    fn no_attribute(&mut self, owner: Val, name: &str) -> R<Val> {
+    pub fn no_attribute(&mut self, owner: Val, name: &str) -> R<Val> {
         let class = self.type_of(owner)?;
         if let Kind::Object(object) = self.peek(owner) {
             if let Ok(class) = object.cast::<PyType>() {
@@ -103,11 +103,23 @@ impl<'py> Tracer<'py, '_> {
         }
         let getattribute = self.guarded_type_lookup(class, "__getattribute__")?;
         let plain = self.py.get_type::<PyAny>().getattr("__getattribute__")?;
-        let plain = getattribute.is_some_and(|g| g.is(&plain))
-            || matches!(self.peek(owner), Kind::Const(_) | Kind::Tuple { .. } | Kind::List(_) | Kind::Dict { .. });
-        if !plain {
-            return self.stop(breaks::UNSUPPORTED_ATTRIBUTE, format!("__getattribute__ of {}", class.repr()?));
+        if let Some(getattribute) = getattribute.filter(|g| !g.is(&plain)) {
+            if getattribute.get_type().is(&self.known.types(self.py, "FunctionType")?) {
+                let function = self.existing(getattribute);
+                let name = self.str(name);
+                return self.catch_attribute_error(function, vec![owner, name]);
+            }
+            // Static C types have a slot wrapper of their own over the generic lookup.
+            let definer = getattribute.getattr("__objclass__").unwrap_or_else(|_| class.clone());
+            if self.type_has_flag(&definer, 1 << 9)? {
+                return self.stop(breaks::UNSUPPORTED_ATTRIBUTE, format!("__getattribute__ of {}", class.repr()?));
+            }
         }
+        self.plain_attr(owner, class, name)
+    }
+
+    /// `object.__getattribute__`
+    pub fn plain_attr(&mut self, owner: Val, class: &Object<'py>, name: &str) -> R<Option<Val>> {
         let on_type = self.type_lookup(class, name)?;
         if let Some(descriptor) = &on_type
             && self.is_data_descriptor(descriptor)?
@@ -133,7 +145,12 @@ impl<'py> Tracer<'py, '_> {
         }
         let function = self.existing(getattr);
         let name = self.str(name);
-        match self.call(function, vec![owner, name], Vec::new()) {
+        self.catch_attribute_error(function, vec![owner, name])
+    }
+
+    /// The result of a call, or `None` if it raises AttributeError.
+    fn catch_attribute_error(&mut self, function: Val, args: Vec<Val>) -> R<Option<Val>> {
+        match self.call(function, args, Vec::new()) {
             Ok(val) => Ok(Some(val)),
             Err(Stop::Raise(exception)) => {
                 let class = self.known.builtin(self.py, "AttributeError")?;

@@ -236,7 +236,12 @@ impl<'py> Tracer<'py, '_> {
         let Some(&receiver) = args.first() else {
             return self.raise("TypeError", &format!("unbound method {name}() needs an argument"));
         };
-        if let Some(val) = self.container_method(receiver, &name, &args[1..], &kwargs)? {
+        let of_dict = class.is(&self.py.get_type::<PyDict>()) || self.known.is_dict_class(&class);
+        let container = match of_dict {
+            true => self.container_part(receiver)?.unwrap_or(receiver),
+            false => receiver,
+        };
+        if let Some(val) = self.container_method(container, &name, &args[1..], &kwargs)? {
             return Ok(val);
         }
         if class.is(&self.py.get_type::<PyAny>()) {
@@ -286,7 +291,11 @@ impl<'py> Tracer<'py, '_> {
             }
             ("__getattribute__", [attribute]) => {
                 let attribute = attr(self, *attribute)?;
-                self.get_attr(receiver, &attribute)
+                let class = self.type_of(receiver)?;
+                match self.plain_attr(receiver, &class, &attribute)? {
+                    Some(val) => Ok(val),
+                    None => self.no_attribute(receiver, &attribute),
+                }
             }
             ("__init_subclass__", _) => Ok(self.none()),
             ("__eq__", [other]) => {
@@ -350,6 +359,8 @@ impl<'py> Tracer<'py, '_> {
                     let function = self.existing(inner);
                     let all = std::iter::once(callee).chain(args.iter().copied()).collect();
                     self.call(function, all, kwargs.clone())?
+                } else if self.derives_from_dict(class)? {
+                    self.new_mapping_instance(class)
                 } else {
                     return self.call_builtin_base(class, args, kwargs);
                 }
@@ -377,7 +388,7 @@ impl<'py> Tracer<'py, '_> {
 
     fn init_instance(&mut self, instance: Val, class: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<()> {
         match self.guarded_type_lookup(class, "__init__")? {
-            Some(init) if init.get_type().is(&self.known.types(self.py, "FunctionType")?) => {
+            Some(init) if init.get_type().is(&self.known.types(self.py, "FunctionType")?) || self.container_part(instance)?.is_some() => {
                 let function = self.existing(init);
                 let all = std::iter::once(instance).chain(args).collect();
                 self.call(function, all, kwargs)?;

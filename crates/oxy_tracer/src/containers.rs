@@ -65,8 +65,7 @@ impl<'py> Tracer<'py, '_> {
     fn unproxy(&mut self, val: Val) -> R<Val> {
         Ok(match self.kind(val)? {
             Kind::MappingProxy(inner) => *inner,
-            Kind::Instance(InstanceVal { base: Some(base), .. }) => *base,
-            _ => val,
+            _ => self.container_part(val)?.unwrap_or(val),
         })
     }
 

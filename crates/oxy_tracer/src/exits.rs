@@ -220,11 +220,24 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             }
             Kind::Instance(instance) => {
                 let (class, args, attrs) = (instance.class.clone(), instance.args.clone(), instance.attrs.clone());
+                let base = instance.base;
                 let is_exception = class
                     .cast::<pyo3::types::PyType>()
                     .map_err(|e| Stop::Bug(e.to_string()))?
                     .is_subclass_of::<pyo3::exceptions::PyBaseException>()?;
-                if is_exception {
+                if let Some(base) = base {
+                    let items = self.recipe(base)?;
+                    let mut entries = Vec::new();
+                    for (name, val) in &attrs {
+                        let key = self.t.interned(name);
+                        entries.push((self.object(&key), self.recipe(*val)?));
+                    }
+                    let attributes = self.push(Recipe::Dict(entries));
+                    let make = py.import("oxyfuel.polyfills")?.getattr("rebuild_mapping")?;
+                    let args = vec![self.object(&class), items, attributes];
+                    let callable = self.object(&make);
+                    Recipe::Call { callable, args, kwargs: Vec::new() }
+                } else if is_exception {
                     if !attrs.is_empty() && attrs.keys().any(|name| !name.starts_with("__") && name != "value") {
                         return self.t.stop(breaks::REBUILD, format!("an exception {}", class.repr()?));
                     }

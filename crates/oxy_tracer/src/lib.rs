@@ -17,6 +17,7 @@ pub mod frame;
 pub mod interp;
 pub mod operators;
 pub mod semantics;
+pub mod subclasses;
 pub mod torch_graph;
 pub mod torch_ops;
 pub mod tracer;

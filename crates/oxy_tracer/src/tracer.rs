@@ -52,6 +52,8 @@ pub struct Tracer<'py, 'a> {
     pub externals: FxHashMap<usize, Val>,
     /// Further sources of values nobody has looked at yet.
     routes: FxHashMap<Val, Vec<Source>>,
+    /// Container parts of external instances of classes derived from dict.
+    pub parts: FxHashMap<Val, Val>,
     /// Pending attribute writes by (object, name), in order of first write.
     pub attr_writes: IndexMap<(Val, String), Option<Val>>,
     /// Pending writes to globals dictionaries by (dictionary address, name).
@@ -97,6 +99,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
             seen: FxHashSet::default(),
             externals: FxHashMap::default(),
             routes: FxHashMap::default(),
+            parts: FxHashMap::default(),
             attr_writes: IndexMap::new(),
             global_writes: IndexMap::new(),
             graph: TorchGraph::new(py, known)?,
@@ -399,8 +402,22 @@ impl<'py, 'a> Tracer<'py, 'a> {
     }
 
     fn classify_dict(&mut self, object: &Object<'py>, source: &Source, class: Object<'py>) -> R<Kind<'py>> {
-        let dict = object.cast::<PyDict>().map_err(|e| Stop::Bug(e.to_string()))?.clone();
         self.guard_type(source, &class);
+        let items = self.dict_items(object, source)?;
+        let default_factory = match self.known.is_defaultdict(&class) {
+            false => None,
+            true => {
+                let factory = object.getattr("default_factory")?;
+                let factory_source = self.src(SourceKind::Member(source.clone(), PyObj::new(&self.interned("default_factory"))));
+                Some(self.external(factory, factory_source))
+            }
+        };
+        Ok(Kind::Dict { items, class, default_factory })
+    }
+
+    /// Items of a real dict (or of an instance derived from it), with guards on its keys.
+    pub fn dict_items(&mut self, object: &Object<'py>, source: &Source) -> R<IndexMap<Key<'py>, (Val, Val)>> {
+        let dict = object.cast::<PyDict>().map_err(|e| Stop::Bug(e.to_string()))?.clone();
         let mut items = IndexMap::with_capacity(dict.len());
         let mut keys = Vec::with_capacity(dict.len());
         for (key, value) in dict.iter() {
@@ -414,15 +431,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
             items.insert(Key::object(key)?, (key_val, value));
         }
         self.guard_length(12, source, GuardKind::DictKeys(keys));
-        let default_factory = match self.known.is_defaultdict(&class) {
-            false => None,
-            true => {
-                let factory = object.getattr("default_factory")?;
-                let factory_source = self.src(SourceKind::Member(source.clone(), PyObj::new(&self.interned("default_factory"))));
-                Some(self.external(factory, factory_source))
-            }
-        };
-        Ok(Kind::Dict { items, class, default_factory })
+        Ok(items)
     }
 
     fn classify_set(&mut self, object: &Object<'py>, source: &Source, class: Object<'py>) -> R<Kind<'py>> {

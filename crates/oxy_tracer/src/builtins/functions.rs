@@ -757,3 +757,20 @@ operator_rows! {
     "is_not" => op_is_not; "abs" => abs; "truth" => bool_;
 }
 
+
+/// `inspect.signature` of a function that exists outside: computed for real; the function's identity is guarded.
+pub fn signature(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val> {
+    let callable = first(t, args, "signature")?;
+    let (function, bound) = match t.kind(callable)? {
+        Kind::Method { function, .. } => (*function, true),
+        _ => (callable, false),
+    };
+    match t.kind(function)? {
+        Kind::Object(object) if kwargs.is_empty() && object.is_instance_of::<pyo3::types::PyFunction>() => {
+            let object = object.clone();
+            let signature = t.py.import("oxyfuel.polyfills")?.call_method1("signature", (object, bound))?;
+            Ok(t.existing(signature))
+        }
+        _ => t.stop(breaks::UNSUPPORTED_CALL, "inspect.signature"),
+    }
+}

@@ -199,7 +199,7 @@ impl<'py> Tracer<'py, '_> {
                 self.dict_insert(dict, *key, val)?;
                 return Ok(Some(val));
             }
-            ("update", _) => f::fill_dict(self, dict, args, kwargs)?,
+            ("update" | "__init__", _) => f::fill_dict(self, dict, args, kwargs)?,
             ("clear", []) => {
                 if let Kind::Dict { items, .. } = self.kind_mut(dict) {
                     items.clear();
