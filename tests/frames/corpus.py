@@ -1046,6 +1046,14 @@ def raise_bad_new():
 
 
 @case()
+def raise_from_bad_new():
+    try:
+        raise ValueError("x") from BadNew
+    except Exception as e:
+        return type(e).__name__, str(e), type(e.__cause__).__name__
+
+
+@case()
 def except_not_class():
     try:
         1 / 0

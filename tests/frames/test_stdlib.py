@@ -37,7 +37,9 @@ MODULES = """
 
 # Tests of what a frame evaluator changes by its nature, or of the interpreter's internals.
 EXPECTED = {
-    "test_recursion_normalizing_exception": "counts the interpreter's own recursion",
+    "test_lru_recursion": "recurses through C until the interpreter's count of C calls is nearly spent",
+    "test_recursive_traceback_cpython_internal": "counts the frames of a recursion that ends at a limit",
+    "test_recursive_traceback_python": "counts the frames of a recursion that ends at a limit",
 }
 
 

@@ -50,7 +50,8 @@ pub trait FrameHandler: Sync {
     fn evaluate(&self, frame: &mut Frame<'_>, mark: Mark) -> Completion;
 }
 
-type FrameEvaluator = unsafe extern "C" fn(*mut ThreadState, *mut InterpreterFrame, c_int) -> *mut PyObject;
+type FrameEvaluator =
+    unsafe extern "C" fn(*mut ThreadState, *mut InterpreterFrame, c_int) -> *mut PyObject;
 
 unsafe extern "C" {
     pub(crate) fn _PyEval_EvalFrameDefault(
@@ -58,8 +59,12 @@ unsafe extern "C" {
         frame: *mut InterpreterFrame,
         throwflag: c_int,
     ) -> *mut PyObject;
-    fn _PyInterpreterState_GetEvalFrameFunc(interp: *mut ffi::PyInterpreterState) -> FrameEvaluator;
-    fn _PyInterpreterState_SetEvalFrameFunc(interp: *mut ffi::PyInterpreterState, evaluator: FrameEvaluator);
+    fn _PyInterpreterState_GetEvalFrameFunc(interp: *mut ffi::PyInterpreterState)
+    -> FrameEvaluator;
+    fn _PyInterpreterState_SetEvalFrameFunc(
+        interp: *mut ffi::PyInterpreterState,
+        evaluator: FrameEvaluator,
+    );
 }
 
 static HANDLER: OnceLock<&'static dyn FrameHandler> = OnceLock::new();
@@ -68,7 +73,10 @@ static HANDLER: OnceLock<&'static dyn FrameHandler> = OnceLock::new();
 static PREVIOUS: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// How many guards live, and how many frames run with the hook taken out.
-static USERS: Mutex<Users> = Mutex::new(Users { guards: 0, suspended: 0 });
+static USERS: Mutex<Users> = Mutex::new(Users {
+    guards: 0,
+    suspended: 0,
+});
 
 struct Users {
     guards: usize,
@@ -88,7 +96,9 @@ pub struct HookGuard(());
 pub fn install(py: Python<'_>, handler: &'static dyn FrameHandler) -> PyResult<HookGuard> {
     let installed = *HANDLER.get_or_init(|| handler);
     if !ptr::addr_eq(installed, handler) {
-        return Err(PyRuntimeError::new_err("another frame handler has been installed"));
+        return Err(PyRuntimeError::new_err(
+            "another frame handler has been installed",
+        ));
     }
     code_extra::prepare()?;
     let mut users = users();
@@ -154,7 +164,13 @@ fn check_layout(_py: Python<'_>) -> PyResult<()> {
             && !(*tstate).datastack_chunk.is_null()
             && (*tstate).datastack_top <= (*tstate).datastack_limit
     };
-    if matches { Ok(()) } else { Err(PyRuntimeError::new_err("this CPython build has an unknown frame layout")) }
+    if matches {
+        Ok(())
+    } else {
+        Err(PyRuntimeError::new_err(
+            "this CPython build has an unknown frame layout",
+        ))
+    }
 }
 
 const CO_GENERATOR: c_int = 0x20;
@@ -169,7 +185,8 @@ unsafe extern "C" fn evaluate_frame(
 ) -> *mut PyObject {
     // SAFETY: the interpreter passes its current thread and a live frame that isn't linked yet.
     unsafe {
-        if !stack::has_room() || !version::has_c_recursion(tstate) {
+        let bytes_left = stack::bytes_left();
+        if !stack::has_room(bytes_left) || !version::has_c_recursion(tstate) {
             return evaluate_without_hook(tstate, frame, throwflag);
         }
         let code = version::code(frame);
@@ -181,17 +198,24 @@ unsafe extern "C" fn evaluate_frame(
         {
             return previous()(tstate, frame, throwflag);
         }
-        let Some(handler) = HANDLER.get() else { return previous()(tstate, frame, throwflag) };
-        if !handler.is_active() || version::is_observed(tstate, code) || !version::enter_recursive(tstate) {
+        let Some(handler) = HANDLER.get() else {
+            return previous()(tstate, frame, throwflag);
+        };
+        if !handler.is_active() || version::is_observed(tstate, code) {
             return previous()(tstate, frame, throwflag);
         }
+        // At the limit the interpreter raises the RecursionError.
+        let Some(charge) = version::enter_recursive(tstate, bytes_left) else {
+            return previous()(tstate, frame, throwflag);
+        };
         let mark = code_extra::to_mark(extra);
 
         let mut link = version::Link::new();
         link.enter(tstate, frame);
-        let how = Python::try_attach(|py| handle(py, *handler, tstate, frame, mark)).unwrap_or(How::Plain);
+        let how = Python::try_attach(|py| handle(py, *handler, tstate, frame, mark))
+            .unwrap_or(How::Plain);
         link.exit(tstate);
-        version::leave_recursive(tstate);
+        version::leave_recursive(tstate, charge);
         match how {
             How::Plain => previous()(tstate, frame, 0),
             How::Leave(word) => {

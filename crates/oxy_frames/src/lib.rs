@@ -13,9 +13,9 @@
 //! What differs between CPython versions is in one folder per version, re-exported as [`version`]. The layouts of
 //! all versions are compiled, and their sizes checked, on every host.
 
+mod capi;
 pub mod code;
 pub mod code_extra;
-mod capi;
 mod completion;
 mod error;
 mod frame;

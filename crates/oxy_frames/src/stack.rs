@@ -12,8 +12,8 @@ thread_local! {
     static LIMIT: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Whether there is enough stack to evaluate another frame.
-pub(crate) fn has_room() -> bool {
+/// How many bytes of this thread's C stack are left, at most those below the caller.
+pub(crate) fn bytes_left() -> usize {
     let limit = match LIMIT.get() {
         1 => {
             let limit = lowest_address();
@@ -23,7 +23,12 @@ pub(crate) fn has_room() -> bool {
         limit => limit,
     };
     let here = 0u8;
-    (&raw const here as usize).saturating_sub(limit) > RESERVE_BYTES
+    (&raw const here as usize).saturating_sub(limit)
+}
+
+/// Whether there is enough to evaluate another frame.
+pub(crate) fn has_room(bytes_left: usize) -> bool {
+    bytes_left > RESERVE_BYTES
 }
 
 /// The lowest address of this thread's stack, its guard pages excluded.
@@ -47,7 +52,8 @@ fn lowest_address() -> usize {
     // SAFETY: asks about the calling thread.
     unsafe {
         let thread = libc::pthread_self();
-        (libc::pthread_get_stackaddr_np(thread) as usize).saturating_sub(libc::pthread_get_stacksize_np(thread))
+        (libc::pthread_get_stackaddr_np(thread) as usize)
+            .saturating_sub(libc::pthread_get_stacksize_np(thread))
     }
 }
 

@@ -17,7 +17,13 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Link {
-        Link { cframe: CFrame { use_tracing: 0, current_frame: ptr::null_mut(), previous: ptr::null_mut() } }
+        Link {
+            cframe: CFrame {
+                use_tracing: 0,
+                current_frame: ptr::null_mut(),
+                previous: ptr::null_mut(),
+            },
+        }
     }
 
     /// Makes `frame` current, as the start of `_PyEval_EvalFrameDefault` does.
@@ -80,7 +86,11 @@ pub(crate) unsafe fn set_executing(frame: *mut InterpreterFrame, word: u32) {
 /// The frame is about to execute the opcode at `word`: `prev_instr` is the word before it.
 pub(crate) unsafe fn set_next(frame: *mut InterpreterFrame, word: u32) {
     // SAFETY: only the address is computed; before the first instruction CPython also points one word too low.
-    unsafe { (*frame).prev_instr = code_start(frame).wrapping_add(word as usize).wrapping_sub(1) }
+    unsafe {
+        (*frame).prev_instr = code_start(frame)
+            .wrapping_add(word as usize)
+            .wrapping_sub(1)
+    }
 }
 
 /// `_PyInterpreterFrame_LASTI`
@@ -106,22 +116,26 @@ pub(crate) unsafe fn has_c_recursion(_tstate: *mut ThreadState) -> bool {
     true
 }
 
-/// `_Py_EnterRecursiveCallTstate`, without the exception: false when the limit is reached, and nothing was taken.
-pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState) -> bool {
+/// `_Py_EnterRecursiveCallTstate`, without the exception: `None` when the limit is reached, and nothing was taken.
+/// Otherwise what to give back.
+pub(crate) unsafe fn enter_recursive(
+    tstate: *mut ThreadState,
+    _stack_bytes_left: usize,
+) -> Option<c_int> {
     // SAFETY: module contract.
     unsafe {
         if (*tstate).recursion_remaining <= 1 {
-            return false;
+            return None;
         }
         (*tstate).recursion_remaining -= 1;
     }
-    true
+    Some(1)
 }
 
 /// `_Py_LeaveRecursiveCallTstate`
-pub(crate) unsafe fn leave_recursive(tstate: *mut ThreadState) {
+pub(crate) unsafe fn leave_recursive(tstate: *mut ThreadState, charge: c_int) {
     // SAFETY: module contract.
-    unsafe { (*tstate).recursion_remaining += 1 }
+    unsafe { (*tstate).recursion_remaining += charge }
 }
 
 /// The end of a frame that ran to completion without the interpreter. In this version `_PyEval_Vector`, which
@@ -147,7 +161,11 @@ pub(crate) unsafe fn handle_pending(tstate: *mut ThreadState) -> c_int {
         if (&raw const (*(*tstate).interp).gil_drop_request).read_volatile() != 0 {
             ffi::PyEval_RestoreThread(ffi::PyEval_SaveThread());
         }
-        if (*tstate).async_exc.is_null() { 0 } else { crate::unwind::raise_asynchronous() }
+        if (*tstate).async_exc.is_null() {
+            0
+        } else {
+            crate::unwind::raise_asynchronous()
+        }
     }
 }
 
@@ -161,7 +179,11 @@ pub(crate) unsafe fn take_raised() -> *mut PyObject {
             return ptr::null_mut();
         }
         ffi::PyErr_NormalizeException(&mut kind, &mut value, &mut traceback);
-        let shown = if traceback.is_null() { ffi::Py_None() } else { traceback };
+        let shown = if traceback.is_null() {
+            ffi::Py_None()
+        } else {
+            traceback
+        };
         ffi::PyException_SetTraceback(value, shown);
         ffi::Py_XDECREF(traceback);
         ffi::Py_XDECREF(kind);
@@ -187,3 +209,6 @@ pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = None;
 
 /// What is said of a class pattern whose class isn't one.
 pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a type";
+
+/// Whether `raise exception from Class` makes sure that calling the class made an exception.
+pub(crate) const CHECKS_MADE_CAUSE: bool = false;

@@ -14,6 +14,9 @@ use super::layout::{
 /// `PY_EVAL_C_STACK_UNITS`
 const C_STACK_UNITS: c_int = 2;
 
+/// What the interpreter reckons a unit takes: its limit of 10,000 fits a stack of 8 MB.
+const C_STACK_UNIT_BYTES: usize = 800;
+
 /// What is left of the count of C calls for code that isn't Python calling Python.
 const C_RECURSION_RESERVE: c_int = 300;
 
@@ -29,7 +32,10 @@ unsafe extern "C" {
         matched: *mut *mut PyObject,
         rest: *mut *mut PyObject,
     ) -> c_int;
-    fn PyUnstable_Exc_PrepReraiseStar(original: *mut PyObject, exceptions: *mut PyObject) -> *mut PyObject;
+    fn PyUnstable_Exc_PrepReraiseStar(
+        original: *mut PyObject,
+        exceptions: *mut PyObject,
+    ) -> *mut PyObject;
 }
 
 /// What makes a frame the thread's current one, and the one that was.
@@ -39,7 +45,9 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Link {
-        Link { previous: ptr::null_mut() }
+        Link {
+            previous: ptr::null_mut(),
+        }
     }
 
     /// Makes `frame` current, as the start of `_PyEval_EvalFrameDefault` does.
@@ -122,7 +130,11 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, code: *mut CodeObject
             return true;
         }
         let monitoring = (*code).co_monitoring;
-        !monitoring.is_null() && (*monitoring).active_monitors.iter().any(|tools| *tools != 0)
+        !monitoring.is_null()
+            && (*monitoring)
+                .active_monitors
+                .iter()
+                .any(|tools| *tools != 0)
     }
 }
 
@@ -132,26 +144,35 @@ pub(crate) unsafe fn has_c_recursion(tstate: *mut ThreadState) -> bool {
     unsafe { (*tstate).c_recursion_remaining > C_RECURSION_RESERVE }
 }
 
-/// Charges the recursion limits as `_PyEval_EvalFrameDefault` does, without the exception: false when one is
-/// reached, and nothing was taken.
-pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState) -> bool {
+/// Charges the recursion limits as `_PyEval_EvalFrameDefault` does, without the exception: `None` when one is
+/// reached, and nothing was taken. Otherwise the C calls to give back.
+///
+/// The engine takes more stack than the interpreter reckons with, so it charges more where the count would promise
+/// more stack than there is.
+pub(crate) unsafe fn enter_recursive(
+    tstate: *mut ThreadState,
+    stack_bytes_left: usize,
+) -> Option<c_int> {
     // SAFETY: module contract.
     unsafe {
-        if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= C_STACK_UNITS {
-            return false;
+        let affordable =
+            c_int::try_from(stack_bytes_left / C_STACK_UNIT_BYTES).unwrap_or(c_int::MAX);
+        let charge = ((*tstate).c_recursion_remaining - affordable).max(C_STACK_UNITS);
+        if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= charge {
+            return None;
         }
         (*tstate).py_recursion_remaining -= 1;
-        (*tstate).c_recursion_remaining -= C_STACK_UNITS;
+        (*tstate).c_recursion_remaining -= charge;
+        Some(charge)
     }
-    true
 }
 
 /// Gives back what `enter_recursive` took.
-pub(crate) unsafe fn leave_recursive(tstate: *mut ThreadState) {
+pub(crate) unsafe fn leave_recursive(tstate: *mut ThreadState, charge: c_int) {
     // SAFETY: module contract.
     unsafe {
         (*tstate).py_recursion_remaining += 1;
-        (*tstate).c_recursion_remaining += C_STACK_UNITS;
+        (*tstate).c_recursion_remaining += charge;
     }
 }
 
@@ -197,10 +218,16 @@ unsafe fn clear_except_code(tstate: *mut ThreadState, frame: *mut InterpreterFra
 }
 
 /// `take_ownership`: the frame object outlives the frame and gets its contents.
-unsafe fn take_ownership(tstate: *mut ThreadState, object: *mut FrameObject, frame: *mut InterpreterFrame) {
+unsafe fn take_ownership(
+    tstate: *mut ThreadState,
+    object: *mut FrameObject,
+    frame: *mut InterpreterFrame,
+) {
     // SAFETY: a frame object is allocated with room for the frame of its code; the references move into it.
     unsafe {
-        let end = (&raw mut (*frame).localsplus).cast::<*mut PyObject>().add((*frame).stacktop as usize);
+        let end = (&raw mut (*frame).localsplus)
+            .cast::<*mut PyObject>()
+            .add((*frame).stacktop as usize);
         let size = end as usize - frame as usize;
         ffi::Py_INCREF((*frame).f_executable.cast());
         let own = (&raw mut (*object).f_frame_data).cast::<u8>();
@@ -209,7 +236,8 @@ unsafe fn take_ownership(tstate: *mut ThreadState, object: *mut FrameObject, fra
         (*object).f_frame = own;
         (*own).owner = FRAME_OWNED_BY_FRAME_OBJECT;
         if is_incomplete(own) {
-            (*own).instr_ptr = code_start(own).wrapping_add((*(*own).f_executable).co_firsttraceable as usize + 1);
+            (*own).instr_ptr =
+                code_start(own).wrapping_add((*(*own).f_executable).co_firsttraceable as usize + 1);
         }
         (*own).previous = ptr::null_mut();
         // The frame is unlinked, so the current complete frame is its caller.
@@ -246,10 +274,15 @@ pub(crate) unsafe fn restore_raised(exception: *mut PyObject) {
 }
 
 /// The interpreter's own `exception_group_match`.
-pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch> = Some(_PyEval_ExceptionGroupMatch);
+pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch> =
+    Some(_PyEval_ExceptionGroupMatch);
 
 /// The interpreter's own `_PyExc_PrepReraiseStar`.
-pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = Some(PyUnstable_Exc_PrepReraiseStar);
+pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> =
+    Some(PyUnstable_Exc_PrepReraiseStar);
 
 /// What is said of a class pattern whose class isn't one.
 pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a class";
+
+/// Whether `raise exception from Class` makes sure that calling the class made an exception.
+pub(crate) const CHECKS_MADE_CAUSE: bool = true;

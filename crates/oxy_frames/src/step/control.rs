@@ -37,7 +37,11 @@ pub(super) fn pop_jump_if(
     jump(s, target, polls)
 }
 
-pub(super) fn jump_if_or_pop(s: &mut Stepper<'_, '_>, condition: Condition, target: InstrId) -> StepResult {
+pub(super) fn jump_if_or_pop(
+    s: &mut Stepper<'_, '_>,
+    condition: Condition,
+    target: InstrId,
+) -> StepResult {
     if meets(s, condition)? {
         return Ok(Flow::Jump(target));
     }
@@ -79,6 +83,8 @@ pub(super) fn resume(s: &mut Stepper<'_, '_>, origin: ResumeOrigin) -> StepResul
             s.poll()?;
             Ok(Flow::Next)
         }
-        ResumeOrigin::AfterYield | ResumeOrigin::AfterYieldFrom | ResumeOrigin::AfterAwait => Ok(Flow::MustLeave),
+        ResumeOrigin::AfterYield | ResumeOrigin::AfterYieldFrom | ResumeOrigin::AfterAwait => {
+            Ok(Flow::MustLeave)
+        }
     }
 }

@@ -25,11 +25,7 @@ mod variables;
 use std::ffi::c_int;
 
 use oxy_bytecode::{CodeUnit, Instr, InstrId};
-use pyo3::{
-    Bound, PyAny,
-    exceptions::PySystemError,
-    ffi::PyObject,
-};
+use pyo3::{Bound, PyAny, exceptions::PySystemError, ffi::PyObject};
 
 use crate::{capi::Outcome, capi::Owned, error::FrameError, frame::Frame};
 use stepper::Stepper;
@@ -61,17 +57,22 @@ pub(crate) enum Flow {
 pub(crate) type StepResult = Outcome<Flow>;
 
 /// `exception_group_match(exception, type, &match, &rest)`
-pub(crate) type ExceptionGroupMatch =
-    unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject, *mut *mut PyObject) -> c_int;
+pub(crate) type ExceptionGroupMatch = unsafe extern "C" fn(
+    *mut PyObject,
+    *mut PyObject,
+    *mut *mut PyObject,
+    *mut *mut PyObject,
+) -> c_int;
 
 /// `_PyExc_PrepReraiseStar(original, exceptions)`
-pub(crate) type PrepReraiseStar = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+pub(crate) type PrepReraiseStar =
+    unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
 /// Every row's function, by the row's name.
 mod rows {
     pub(super) use super::{
-        attributes::*, calls::*, containers::*, control::*, exceptions::*, imports::*, operators::*, patterns::*,
-        stack::*, strings::*, suspend::*, unpack::*, variables::*,
+        attributes::*, calls::*, containers::*, control::*, exceptions::*, imports::*,
+        operators::*, patterns::*, stack::*, strings::*, suspend::*, unpack::*, variables::*,
     };
 }
 
@@ -119,7 +120,9 @@ pub fn step<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, at: InstrId) -> StepOutc
         Ok(Flow::Next) => StepOutcome::Next,
         Ok(Flow::Jump(target)) => StepOutcome::Jump(target),
         // SAFETY: an owned reference becomes a `Bound`.
-        Ok(Flow::Return(value)) => StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }),
+        Ok(Flow::Return(value)) => {
+            StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) })
+        }
         Ok(Flow::MustLeave) => StepOutcome::MustLeave,
         Err(_) => StepOutcome::Raised,
     }
@@ -134,8 +137,13 @@ fn is_returned_constant(unit: &CodeUnit, at: InstrId, instr: &Instr) -> bool {
 
 fn return_constant<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, instr: &Instr) -> StepOutcome<'f> {
     let py = frame.py();
-    let Instr::LoadConst { index } = *instr else { return refuse(frame, FrameError::NoSuchInstr) };
-    match Stepper::new(frame, unit).constant(index).map(|value| value.to_owned()) {
+    let Instr::LoadConst { index } = *instr else {
+        return refuse(frame, FrameError::NoSuchInstr);
+    };
+    match Stepper::new(frame, unit)
+        .constant(index)
+        .map(|value| value.to_owned())
+    {
         // SAFETY: an owned reference becomes a `Bound`.
         Ok(value) => StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }),
         Err(_) => StepOutcome::Raised,
@@ -150,8 +158,13 @@ fn refuse<'f>(frame: &Frame<'f>, error: FrameError) -> StepOutcome<'f> {
 /// Checks that the operands are there and that the results fit.
 fn check_stack(frame: &Frame<'_>, instr: &Instr) -> Result<(), FrameError> {
     let depth = frame.stack_depth();
-    for effect in [Some(instr.stack_effect()), instr.taken_effect()].into_iter().flatten() {
-        let below = depth.checked_sub(effect.pops).ok_or(FrameError::StackUnderflow)?;
+    for effect in [Some(instr.stack_effect()), instr.taken_effect()]
+        .into_iter()
+        .flatten()
+    {
+        let below = depth
+            .checked_sub(effect.pops)
+            .ok_or(FrameError::StackUnderflow)?;
         if below.saturating_add(effect.pushes) > frame.stacksize() {
             return Err(FrameError::StackOverflow);
         }

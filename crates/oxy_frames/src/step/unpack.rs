@@ -127,7 +127,12 @@ fn split_list(list: &Owned, count: u32, before: u32) -> Outcome<Vec<Owned>> {
         let tail = (length - count..length)
             .filter_map(|i| Ref::new(ffi::PyList_GET_ITEM(pointer, i)).map(Ref::to_owned))
             .collect();
-        capi::status(ffi::PyList_SetSlice(pointer, length - count, length, std::ptr::null_mut()))?;
+        capi::status(ffi::PyList_SetSlice(
+            pointer,
+            length - count,
+            length,
+            std::ptr::null_mut(),
+        ))?;
         Ok(tail)
     }
 }
