@@ -61,6 +61,8 @@ pub fn verify(py: Python<'_>, torch: &'static Torch) -> Result<(), String> {
 pub struct NativeGraph {
     plan: Plan,
     torch: &'static Torch,
+    /// An input requires a gradient, though no output does: grad mode is off while the plan runs.
+    without_grad: bool,
 }
 
 /// Compiles a segment's ATen graph.
@@ -71,7 +73,11 @@ pub fn compile<'py>(py: Python<'py>, engine: &Engine, segment: &Segment<'py>) ->
     let graph = capture.call_method1("finish", (outputs,)).map_err(text)?;
     let constants = capture.getattr("constants").and_then(|c| c.extract::<Vec<Bound<'py, PyAny>>>()).map_err(text)?;
     let graph = graph.cast::<PyGraph>().map_err(|e| e.to_string())?;
-    compile_graph(py, engine, graph.get(), &constants)
+    let mut native = compile_graph(py, engine, graph.get(), &constants)?;
+    native.without_grad = segment.graph.inputs.iter().any(|input| {
+        input.object.getattr("requires_grad").and_then(|flag| flag.is_truthy()).unwrap_or(true)
+    });
+    Ok(native)
 }
 
 /// Compiles an ATen graph; constants are its last inputs.
@@ -103,7 +109,7 @@ pub fn compile_graph(
     };
     let plan = Plan::new(spec, resources).map_err(|e| e.to_string())?;
     engine.stats.phase("plan", started.elapsed());
-    Ok(NativeGraph { plan, torch: native.torch })
+    Ok(NativeGraph { plan, torch: native.torch, without_grad: true })
 }
 
 /// The text of an operator's schema; none for unknown operators.
@@ -238,6 +244,7 @@ impl NativeGraph {
 
     fn run_on(&self, py: Python<'_>, inputs: &[TensorRef<'_>]) -> PyResult<Vec<Py<PyAny>>> {
         let host = PythonHost { py, torch: self.torch };
+        let _without_grad = self.without_grad.then(|| self.torch.no_grad());
         let outputs = self.plan.run(inputs, &host).map_err(|error| match error {
             RunError::Host(error) => match error.downcast::<PyErr>() {
                 Ok(error) => *error,

@@ -385,6 +385,17 @@ impl<'py, 'a> Tracer<'py, 'a> {
             };
             return Ok(Kind::Cell(contents));
         }
+        if class.is(&self.known.types(self.py, "MappingProxyType")?) {
+            // What it shows can't be reached from it: the proxy object itself stands for its contents.
+            self.guard_identity(source, object);
+            let mut items = IndexMap::new();
+            for pair in object.call_method0("items")?.try_iter()? {
+                let (key, value): (Object<'py>, Object<'py>) = pair?.extract()?;
+                let (key_val, value) = (self.existing(key.clone()), self.existing(value));
+                items.insert(Key::object(key)?, (key_val, value));
+            }
+            return Ok(Kind::MappingProxy(self.dict(items)));
+        }
         if class.is(&self.known.types(self.py, "MethodType")?) {
             self.guard_type(source, &class);
             let function_source = self.src(SourceKind::MethodFunction(source.clone()));
