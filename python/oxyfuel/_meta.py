@@ -33,6 +33,11 @@ class Meta:
             self._tensor = made.as_strided(self.shape, self.stride, self.offset) if self.offset else made
         return self._tensor
 
+    def storage_bytes(self) -> int:
+        """Of the smallest storage that holds it."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
+        return 0 if 0 in self.shape else (self.offset + last + 1) * self.dtype.itemsize
+
     def __repr__(self) -> str:
         return f"Meta({self.shape}, {self.stride}, {self.offset}, {self.dtype}, {self.device})"
 

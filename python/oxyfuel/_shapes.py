@@ -498,17 +498,51 @@ def _stack(tensors: Sequence[Meta], dim: int = 0) -> Any:
 
 @_rule("index.Tensor")
 def _index(x: Meta, indices: Sequence[Any]) -> Any:
-    """Leading integer indices into contiguous data."""
-    if not is_contiguous(x) or not indices or len(indices) > len(x.shape):
+    """ATen's AdvancedIndex: source and indices as operands over the result's dimensions."""
+    given = [dim for dim, index in enumerate(indices) if index is not None]
+    if not given or len(indices) > len(x.shape) or 0 in x.shape:
         return None
-    for index in indices:
-        if index is None or index.dtype not in (torch.int64, torch.int32) or not is_contiguous(index):
-            return None
-    shape = broadcast(*(index.shape for index in indices))
-    if any(index.shape != shape for index in indices) or 0 in x.shape:
+    if any(indices[dim].dtype is not torch.int64 for dim in given):
         return None
-    out = (*shape, *x.shape[len(indices) :])
-    return None if 1 in out else contiguous(out, x.dtype, x.device)
+    shape = broadcast(*(indices[dim].shape for dim in given))
+    order = list(range(len(x.shape)))
+    first = given[0]
+    if given != list(range(first, first + len(given))):  # apart: their dimensions come first
+        order = given + [dim for dim in order if dim not in given]
+        first = 0
+    before, after = order[:first], order[first + len(given) :]
+    source = meta(
+        (*(x.shape[dim] for dim in before), *shape, *(x.shape[dim] for dim in after)),
+        (*(x.stride[dim] for dim in before), *([0] * len(shape)), *(x.stride[dim] for dim in after)),
+        0,
+        x.dtype,
+        x.device,
+    )
+    operands = [source]
+    for dim in given:
+        index = _expanded(indices[dim], shape)
+        ones = ((1,) * len(before), (1,) * len(after))
+        operands.append(
+            meta((*ones[0], *shape, *ones[1]), (*ones[0], *index.stride, *ones[1]), 0, index.dtype, index.device)
+        )
+    return pointwise(operands, x.dtype)
+
+
+def _expanded(m: Meta, shape: Dims) -> Meta:
+    lead = len(shape) - len(m.shape)
+    strides = [0] * lead
+    for size, stride, wanted in zip(m.shape, m.stride, shape[lead:], strict=True):
+        strides.append(0 if size == 1 and wanted != 1 else stride)
+    return meta(shape, tuple(strides), m.offset, m.dtype, m.device)
+
+
+@_rule("_unsafe_view")
+def _unsafe_view(x: Meta, size: Sequence[int]) -> Any:
+    if not is_contiguous(x) or 0 in x.shape:
+        return None
+    total, known = math.prod(x.shape), math.prod(n for n in size if n != -1)
+    shape = [total // known if n == -1 else n for n in size]
+    return contiguous(shape, x.dtype, x.device) if math.prod(shape) == total else None
 
 
 @_rule("index_select")
@@ -612,6 +646,13 @@ def _made(size: Sequence[int], dtype: Any, device: Any, layout: Any = None, memo
 @_rule("zeros", "ones", "rand", "randn", "empty.memory_format", "rand.generator", "randn.generator")
 def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **keywords: Any) -> Any:
     return _made(size, dtype or torch.get_default_dtype(), device, **keywords)
+
+
+@_rule("arange", "arange.start", "arange.start_step")
+def _arange(*bounds: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Any:
+    if any(type(bound) is not int for bound in bounds):
+        return None
+    return _made((len(range(*bounds)),), dtype or torch.int64, device, **keywords)
 
 
 @_rule("full")

@@ -146,6 +146,27 @@ def test_indexing() -> None:
     check(fn, torch.randn(4, 5), torch.tensor([0, 2]), torch.tensor([1, 3]))
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "expanded"])
+def test_advanced_indexing_layouts(layout: str) -> None:
+    x = torch.randn(4, 5, 6, 3)
+    if layout == "transposed":
+        x = x.permute(2, 0, 3, 1)
+    elif layout == "expanded":
+        x = torch.randn(4, 1, 6, 1).expand(4, 5, 6, 3)
+    i, j, k = torch.tensor([0, 2, 1]), torch.tensor([[1], [2]]), torch.tensor([[2, 1, 0], [0, 1, 2]])
+
+    def fn(x: Tensor, i: Tensor, j: Tensor, k: Tensor) -> Any:
+        wide = j.expand(2, 3)
+        return (
+            x[i], x[:, i], x[:, :, i], x[..., i], x[i, j], x[:, i, k], x[i, :, j], x[:, j, :, k], x[j], x[k.t()],
+            x[wide], x[..., wide], x[i, i, i, i], x[:, j, k.contiguous()], x[wide, k, :, i],
+        )  # fmt: skip
+
+    recorded = record(fn, x, i, j, k)
+    for fake, real in zip(recorded.result, fn(x, i, j, k), strict=True):
+        assert metadata(fake) == metadata(real)
+
+
 def test_factories() -> None:
     def fn(x: Tensor) -> Any:
         n = x.shape[0]
