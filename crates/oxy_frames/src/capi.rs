@@ -4,7 +4,10 @@
 
 use std::{ffi::CStr, ffi::c_char, ffi::c_int, marker::PhantomData, mem, ptr, ptr::NonNull};
 
-use pyo3::ffi::{self, PyObject};
+use pyo3::{
+    Bound, PyAny, Python,
+    ffi::{self, PyObject},
+};
 
 use crate::version;
 
@@ -70,6 +73,11 @@ impl Owned {
         let pointer = self.0.as_ptr();
         mem::forget(self);
         pointer
+    }
+
+    pub(crate) fn into_bound(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        // SAFETY: the reference is owned, and given up.
+        unsafe { Bound::from_owned_ptr(py, self.into_ptr()) }
     }
 
     pub(crate) fn none() -> Owned {

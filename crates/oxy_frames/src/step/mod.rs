@@ -119,10 +119,7 @@ pub fn step<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, at: InstrId) -> StepOutc
     match dispatch(&mut Stepper::new(frame, unit), &instr) {
         Ok(Flow::Next) => StepOutcome::Next,
         Ok(Flow::Jump(target)) => StepOutcome::Jump(target),
-        // SAFETY: an owned reference becomes a `Bound`.
-        Ok(Flow::Return(value)) => {
-            StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) })
-        }
+        Ok(Flow::Return(value)) => StepOutcome::Return(value.into_bound(py)),
         Ok(Flow::MustLeave) => StepOutcome::MustLeave,
         Err(_) => StepOutcome::Raised,
     }
@@ -144,8 +141,7 @@ fn return_constant<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, instr: &Instr) ->
         .constant(index)
         .map(|value| value.to_owned())
     {
-        // SAFETY: an owned reference becomes a `Bound`.
-        Ok(value) => StepOutcome::Return(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }),
+        Ok(value) => StepOutcome::Return(value.into_bound(py)),
         Err(_) => StepOutcome::Raised,
     }
 }
