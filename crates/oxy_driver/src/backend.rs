@@ -94,9 +94,16 @@ fn needs_grad(segment: &Segment<'_>) -> PyResult<bool> {
             return Ok(true);
         }
     }
-    if segment.graph.calls.iter().any(oxy_tracer::exits::mutates) {
-        for input in &segment.graph.inputs {
-            if segment.graph.fakes[input.number as usize].getattr("requires_grad")?.extract::<bool>()? {
+    // A write to a tensor that requires a gradient is autograd's business, whether the tensor is returned or not.
+    let requires_grad = |arg: &CallArg<'_>| -> PyResult<bool> {
+        match arg {
+            CallArg::Tensor(number) => segment.graph.fakes[*number as usize].getattr("requires_grad")?.extract(),
+            _ => Ok(false),
+        }
+    };
+    for call in segment.graph.calls.iter().filter(|call| oxy_tracer::exits::mutates(call)) {
+        for arg in call.args.iter().chain(call.kwargs.iter().map(|(_, arg)| arg)) {
+            if requires_grad(arg)? {
                 return Ok(true);
             }
         }
