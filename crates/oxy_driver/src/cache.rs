@@ -18,6 +18,8 @@ pub struct Segment {
     pub resume: Option<InstrId>,
     /// The instruction at `resume` is the one that couldn't be captured.
     pub step_next: bool,
+    /// Under `fullgraph`: the error if the instruction at `resume` doesn't raise one of its own.
+    pub refusal: Option<Arc<str>>,
     pub runner: Runner,
     /// Tensor inputs: the first registers' worth of the guard program.
     pub input_count: usize,
@@ -37,6 +39,14 @@ pub enum Policy {
 pub struct EntryPoint {
     pub segments: Vec<Arc<Segment>>,
     pub policy: Policy,
+    /// Under `fullgraph`, with `Policy::Step`: the error if the instruction doesn't raise one of its own.
+    pub refusal: Option<Arc<str>>,
+}
+
+impl EntryPoint {
+    fn new() -> EntryPoint {
+        EntryPoint { segments: Vec::new(), policy: Policy::Trace, refusal: None }
+    }
 }
 
 /// A code object within one compiled callable.
@@ -62,11 +72,11 @@ impl CodeState {
         }
     }
 
-    /// The segments at an instruction, and what to do when none fits.
-    pub fn at(&self, pc: InstrId) -> (Vec<Arc<Segment>>, Policy) {
+    /// What to do at an instruction when no segment fits.
+    pub fn policy(&self, pc: InstrId) -> (Policy, Option<Arc<str>>) {
         match self.entries.lock().get(&pc.0) {
-            Some(entry) => (entry.segments.clone(), entry.policy),
-            None => (Vec::new(), Policy::Trace),
+            Some(entry) => (entry.policy, entry.refusal.clone()),
+            None => (Policy::Trace, None),
         }
     }
 
@@ -87,14 +97,21 @@ impl CodeState {
 
     pub fn add(&self, pc: InstrId, segment: Arc<Segment>) -> usize {
         let mut entries = self.entries.lock();
-        let entry = entries.entry(pc.0).or_insert(EntryPoint { segments: Vec::new(), policy: Policy::Trace });
+        let entry = entries.entry(pc.0).or_insert_with(EntryPoint::new);
         entry.segments.insert(0, segment);
         entry.segments.len()
     }
 
     pub fn set_policy(&self, pc: InstrId, policy: Policy) {
+        self.entries.lock().entry(pc.0).or_insert_with(EntryPoint::new).policy = policy;
+    }
+
+    /// The instruction is performed by itself from now on.
+    pub fn set_step(&self, pc: InstrId, refusal: Option<Arc<str>>) {
         let mut entries = self.entries.lock();
-        entries.entry(pc.0).or_insert(EntryPoint { segments: Vec::new(), policy }).policy = policy;
+        let entry = entries.entry(pc.0).or_insert_with(EntryPoint::new);
+        entry.policy = Policy::Step;
+        entry.refusal = refusal;
     }
 
     pub fn count(&self, pc: InstrId) -> usize {

@@ -47,7 +47,7 @@ impl FrameHandler for Driver {
                 return plain(frame);
             }
         };
-        let mut run = FrameRun { py, engine, compiled, state, graphs_ran: false, pc: InstrId(0) };
+        let mut run = FrameRun { py, engine, compiled, state, graphs_ran: false, pc: InstrId(0), refusal: None };
         match run.drive(frame) {
             Ok(completion) => completion,
             Err(error) => {
@@ -95,17 +95,19 @@ struct FrameRun<'py> {
     state: Arc<CodeState>,
     graphs_ran: bool,
     pc: InstrId,
+    /// The error if the instruction being stepped doesn't raise.
+    refusal: Option<Arc<str>>,
 }
 
 /// What trying segments at an entry gave.
 enum Tried<'py> {
-    /// A segment ran; the frame goes on, at an instruction to step over if told so.
-    Ran { step_next: bool },
+    /// A segment ran; the frame goes on.
+    Ran,
     Returned(Bound<'py, PyAny>),
     /// An exception is set, to be raised at the current instruction.
     Raised,
-    /// The instruction at the entry is to be performed by itself.
-    Step,
+    /// The instruction that the frame is at is to be performed by itself. `refusal`: the error if it doesn't raise.
+    Step { refusal: Option<Arc<str>> },
     Leave,
     /// The exception that is set leaves the frame as it is (compilation errors).
     Failed,
@@ -117,8 +119,8 @@ impl<'py> FrameRun<'py> {
         let unit = &decoded.unit;
         loop {
             match self.try_segments(frame)? {
-                Tried::Ran { step_next: false } => continue,
-                Tried::Ran { step_next: true } | Tried::Step => {}
+                Tried::Ran => continue,
+                Tried::Step { refusal } => self.refusal = refusal,
                 Tried::Returned(value) => {
                     self.finished();
                     return Ok(frame.finish(value));
@@ -129,6 +131,9 @@ impl<'py> FrameRun<'py> {
             }
             // Steps until the next instruction at which a segment may start.
             loop {
+                if frame.is_observed() && unit.get(self.pc).is_some_and(|placed| placed.enterable) {
+                    return frame.leave(unit, self.pc);
+                }
                 let outcome = {
                     let _active = Activation::enter(Some(self.compiled.clone()));
                     step(frame, unit, self.pc)
@@ -142,6 +147,11 @@ impl<'py> FrameRun<'py> {
                     }
                     StepOutcome::Raised => return frame.raise_at(unit, self.pc),
                     StepOutcome::MustLeave => return frame.leave(unit, self.pc),
+                }
+                if let Some(refusal) = self.refusal.take() {
+                    // The program was expected to raise here, and didn't: what broke the graph is ours.
+                    segment::user_error(self.py, "Unsupported", &refusal).restore(self.py);
+                    return Ok(frame.fail());
                 }
                 if unit.get(self.pc).is_none_or(|placed| placed.enterable) {
                     break;
@@ -166,11 +176,10 @@ impl<'py> FrameRun<'py> {
             }
             n += 1;
         }
-        let (_, policy) = self.state.at(self.pc);
-        match policy {
-            Policy::Step => return Ok(Tried::Step),
-            Policy::Leave => return Ok(Tried::Leave),
-            Policy::Trace => {}
+        match self.state.policy(self.pc) {
+            (Policy::Step, refusal) => return Ok(Tried::Step { refusal }),
+            (Policy::Leave, _) => return Ok(Tried::Leave),
+            (Policy::Trace, _) => {}
         }
         let attempt = segment::compile(self.py, self.engine, &self.compiled, &self.state, frame, self.pc);
         match attempt {
@@ -183,7 +192,7 @@ impl<'py> FrameRun<'py> {
                     Ok(Tried::Leave)
                 }
             },
-            Attempt::Step => Ok(Tried::Step),
+            Attempt::Step { refusal } => Ok(Tried::Step { refusal }),
             Attempt::Leave => Ok(Tried::Leave),
             Attempt::Error(error) => {
                 error.restore(self.py);
@@ -226,7 +235,10 @@ impl<'py> FrameRun<'py> {
             frame.push(value)?;
         }
         self.pc = resume;
-        Ok(Some(Tried::Ran { step_next: segment.step_next }))
+        Ok(Some(match segment.step_next {
+            true => Tried::Step { refusal: segment.refusal.clone() },
+            false => Tried::Ran,
+        }))
     }
 }
 

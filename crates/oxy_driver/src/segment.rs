@@ -18,8 +18,8 @@ use std::time::Instant;
 /// The outcome of compiling at an entry point.
 pub enum Attempt {
     Segment(Arc<Segment>),
-    /// The first instruction can't be captured.
-    Step,
+    /// The first instruction can't be captured. `refusal`: under `fullgraph`, the error if it doesn't raise.
+    Step { refusal: Option<Arc<str>> },
     Leave,
     /// An error that the user asked for (`fullgraph`, limits).
     Error(PyErr),
@@ -106,14 +106,16 @@ fn compile_entry<'py>(
     let started = Instant::now();
     let mut traced = trace(py, known, &decode, options.clone(), entry, None);
     let mut why: Option<Box<Break>> = None;
+    let mut refusal: Option<Arc<str>> = None;
     if let Err(Failure::Break { stop_at, why: reason, .. }) = traced {
-        if let Some(attempt) = refuse(py, compiled, &reason, entry) {
-            return attempt;
+        match refuse(py, compiled, &reason) {
+            Some(Refusal::Now(error)) => return Attempt::Error(error),
+            Some(Refusal::UnlessRaised(text)) => refusal = Some(text),
+            None => count_break(engine, &reason),
         }
-        count_break(engine, &reason);
         if stop_at == 0 {
-            state.set_policy(entry.pc, Policy::Step);
-            return Attempt::Step;
+            state.set_step(entry.pc, refusal.clone());
+            return Attempt::Step { refusal };
         }
         why = Some(reason);
         traced = trace(py, known, &decode, options, entry, Some(stop_at));
@@ -122,12 +124,12 @@ fn compile_entry<'py>(
     let segment = match traced {
         Ok(segment) => segment,
         Err(Failure::Rebuild(reason)) => {
-            if let Some(attempt) = refuse(py, compiled, &reason, entry) {
-                return attempt;
+            if compiled.options.fullgraph && refusal.is_none() {
+                return Attempt::Error(user_error(py, "Unsupported", &break_message(py, &reason)));
             }
             count_break(engine, &reason);
-            state.set_policy(entry.pc, Policy::Step);
-            return Attempt::Step;
+            state.set_step(entry.pc, refusal.clone());
+            return Attempt::Step { refusal };
         }
         Err(Failure::Break { why, .. }) => {
             return fault(engine, state, entry.pc, &format!("the trace broke earlier the second time: {}", why.detail));
@@ -161,6 +163,7 @@ fn compile_entry<'py>(
         exit: segment.exit,
         resume: segment.resume,
         step_next: why.is_some(),
+        refusal,
         runner,
         input_count,
     });
@@ -176,20 +179,29 @@ fn count_break(engine: &Engine, reason: &Break) {
     });
 }
 
-/// Under `fullgraph` a break is an error, unless the program itself raises there: then it runs, and raises.
-fn refuse(py: Python<'_>, compiled: &Compiled, reason: &Break, entry: &Entry<'_>) -> Option<Attempt> {
+/// What `fullgraph` makes of a break.
+enum Refusal {
+    Now(PyErr),
+    /// The program itself may raise there: it runs, and this is the error if it doesn't.
+    UnlessRaised(Arc<str>),
+}
+
+fn refuse(py: Python<'_>, compiled: &Compiled, reason: &Break) -> Option<Refusal> {
     if !compiled.options.fullgraph {
         return None;
     }
+    let message = break_message(py, reason);
     if reason.reason == breaks::EXCEPTION_ESCAPES || reason.reason == breaks::FAKE_CALL {
-        return None;
+        return Some(Refusal::UnlessRaised(message.into()));
     }
-    _ = entry;
+    Some(Refusal::Now(user_error(py, "Unsupported", &message)))
+}
+
+fn break_message(py: Python<'_>, reason: &Break) -> String {
     let lines = py.import("linecache").ok();
-    let message = reason.message(|file, line| {
+    reason.message(|file, line| {
         lines.as_ref()?.call_method1("getline", (file, line)).ok()?.extract::<String>().ok().filter(|l| !l.is_empty())
-    });
-    Some(Attempt::Error(user_error(py, "Unsupported", &message)))
+    })
 }
 
 /// An exception of `oxyfuel.exc`.
