@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import models
+import capture_models as models
 import pytest
 import torch
 import torch.nn.functional as F

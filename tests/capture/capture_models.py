@@ -73,7 +73,7 @@ def make(name: str) -> tuple[nn.Module, tuple[Any, ...]] | None:
 
 
 def main() -> None:
-    """Write the ATen graph of each model to a folder: ``python models.py FOLDER``."""
+    """Write the ATen graph of each model to a folder: ``python capture_models.py FOLDER``."""
     import pathlib
     import sys
 
