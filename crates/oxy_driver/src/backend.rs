@@ -50,7 +50,9 @@ pub fn compile<'py>(py: Python<'py>, engine: &Engine, compiled: &Arc<Compiled>, 
     if segment.graph.calls.is_empty() {
         return Ok(Runner::Empty);
     }
-    if compiled.options.backend.is_none() && !needs_grad(segment)? {
+    let forced = forced_backend(py)?;
+    let backend = forced.as_ref().or(compiled.options.backend.as_ref());
+    if backend.is_none() && !needs_grad(segment)? {
         match native::compile(py, engine, segment) {
             Ok(graph) => return Ok(Runner::Native(Box::new(graph))),
             Err(fault) => {
@@ -63,7 +65,7 @@ pub fn compile<'py>(py: Python<'py>, engine: &Engine, compiled: &Arc<Compiled>, 
         }
     }
     let module = export(py, segment)?;
-    let Some(backend) = &compiled.options.backend else {
+    let Some(backend) = backend else {
         return Ok(Runner::Python(module.getattr("forward")?.unbind()));
     };
     let inputs = PyList::new(py, segment.graph.inputs.iter().map(|input| input.object.clone()))?;
@@ -85,6 +87,13 @@ pub fn compile<'py>(py: Python<'py>, engine: &Engine, compiled: &Arc<Compiled>, 
             }
         }
     }
+}
+
+/// The backend that the stance puts in place of every other.
+fn forced_backend(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    let stance = py.import("oxyfuel._decorators")?.getattr("_stance")?;
+    let backend = stance.getattr("force_backend")?;
+    Ok((!backend.is_none()).then(|| backend.unbind()))
 }
 
 /// Whether autograd has to see the graph's operators.

@@ -190,7 +190,7 @@ pub fn call<'py>(
         return Ok(value);
     }
     let engine = engine(py);
-    if engine.config.get().disable {
+    if is_off(engine) {
         let _eager = Activation::enter(None);
         return target.callable.bind(py).call(args, kwargs).map(Bound::unbind);
     }
@@ -203,6 +203,12 @@ pub fn call<'py>(
     result.map(Bound::unbind)
 }
 
+/// Whether compiled callables run eagerly in this process.
+fn is_off(engine: &crate::engine::Engine) -> bool {
+    let config = engine.config.get();
+    config.disable || config.stance == "force_eager"
+}
+
 /// The path without a frame.
 fn call_complete_segment<'py>(
     py: Python<'py>,
@@ -213,7 +219,7 @@ fn call_complete_segment<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let Some(state) = compiled.existing(target.signature.code) else { return Ok(None) };
-    if state.is_skipped() || engine(py).config.get().disable {
+    if state.is_skipped() || is_off(engine(py)) {
         return Ok(None);
     }
     let Some(locals) = bind(py, target, function, args, kwargs)? else { return Ok(None) };

@@ -51,6 +51,8 @@ config! {
     inject_panic: String = String::new();
     /// Captured ATen graphs are logged.
     print_graphs: bool = false;
+    /// How compiled callables behave in this process: a name of `set_stance`.
+    stance: String = "default".to_owned();
     /// Inlined calls nested deeper end a segment.
     inline_depth_max: i64 = 120;
 }

@@ -2,6 +2,7 @@
 
 use crate::cache::{CodeState, Policy, Segment};
 use crate::compiled::{self, Activation, Compiled};
+use crate::disabled;
 use crate::engine::{Engine, engine};
 use crate::segment::{self, Attempt};
 use oxy_bytecode::InstrId;
@@ -26,6 +27,12 @@ impl FrameHandler for Driver {
         let Some(compiled) = compiled::active() else { return plain(frame) };
         // Nothing that the engine itself runs is to be compiled; steps are made active again one by one.
         let _eager = Activation::enter(None);
+        if disabled::take_skip() {
+            return plain(frame);
+        }
+        if let Some(recursive) = disabled::kind_of(frame) {
+            return disabled::evaluate(engine(py), compiled, frame, recursive);
+        }
         if matches!(mark, Mark::Unknown) {
             let code = frame.code().to_owned();
             if is_library_code(code.as_any()) {
@@ -64,7 +71,7 @@ impl FrameHandler for Driver {
     }
 }
 
-fn plain(frame: &mut Frame<'_>) -> Completion {
+pub fn plain(frame: &mut Frame<'_>) -> Completion {
     match frame.plain() {
         Ok(completion) => completion,
         Err(_) => frame.fail(),

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod call;
 pub mod compiled;
 pub mod config;
+pub mod disabled;
 pub mod engine;
 pub mod frames;
 pub mod log;

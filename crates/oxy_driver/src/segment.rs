@@ -43,7 +43,7 @@ pub fn compile<'py>(
         function: Some(frame.func().to_owned()),
     };
     let guarded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        compile_entry(py, engine, compiled, state, &entry)
+        compile_entry(py, engine, compiled, state, &entry, &|| explain(state, frame, pc))
     }));
     match guarded {
         Ok(attempt) => attempt,
@@ -74,13 +74,22 @@ fn compile_entry<'py>(
     compiled: &Arc<Compiled>,
     state: &Arc<CodeState>,
     entry: &Entry<'py>,
+    explain: &dyn Fn() -> String,
 ) -> Attempt {
     let config = engine.config.get();
     let limit = compiled.options.recompile_limit.unwrap_or(config.recompile_limit);
     let existing = state.count(entry.pc);
     if existing > 0 && config.error_on_recompile {
-        let text = format!("recompilation of {}", place(entry));
+        let text = format!("recompilation of {}: {}", place(entry), explain());
         return Attempt::Error(user_error(py, "RecompileError", &text));
+    }
+    match config.stance.as_str() {
+        "eager_on_recompile" if existing > 0 => return Attempt::Leave,
+        "fail_on_recompile" if existing > 0 => {
+            let text = format!("{} would be compiled again under the stance fail_on_recompile: {}", place(entry), explain());
+            return Attempt::Error(pyo3::exceptions::PyRuntimeError::new_err(text));
+        }
+        _ => {}
     }
     if existing as i64 >= limit || state.total() as i64 >= config.accumulated_recompile_limit {
         let text = format!(
@@ -137,8 +146,13 @@ fn compile_entry<'py>(
         Err(Failure::Bug(text)) => return fault(engine, state, entry.pc, &text),
     };
     let started = Instant::now();
+    let strict = compiled.options.fullgraph || scope_is_strict(py);
     let runner = match backend::compile(py, engine, compiled, &segment) {
         Ok(runner) => runner,
+        Err(error) if config.suppress_errors && !strict => {
+            crate::log::line(&format!("oxyfuel: {} runs uncompiled: {error}", place(entry)));
+            return Attempt::Leave;
+        }
         Err(error) => return Attempt::Error(error),
     };
     engine.stats.phase("backend", started.elapsed());
@@ -169,6 +183,19 @@ fn compile_entry<'py>(
     });
     state.add(entry.pc, made.clone());
     Attempt::Segment(made)
+}
+
+/// Why the segments at an entry don't fit.
+fn explain(state: &CodeState, frame: &Frame<'_>, pc: InstrId) -> String {
+    let env = crate::frames::env_of(frame);
+    let segments = (0..).map_while(|n| state.segment(pc, n));
+    segments.flat_map(|segment| segment.program.explain(&env)).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether `error_on_graph_break(True)` is in force.
+fn scope_is_strict(py: Python<'_>) -> bool {
+    let scope = py.import("oxyfuel._decorators").and_then(|m| m.getattr("SCOPE"));
+    scope.and_then(|s| s.getattr("error_on_graph_break")).and_then(|v| v.extract::<Option<bool>>()).ok().flatten() == Some(true)
 }
 
 fn count_break(engine: &Engine, reason: &Break) {

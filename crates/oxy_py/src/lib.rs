@@ -123,6 +123,11 @@ fn set_config(py: Python<'_>, name: &str, value: Bound<'_, PyAny>) -> PyResult<(
         Value::Int(value)
     } else if let Ok(value) = value.extract::<String>() {
         Value::Text(value)
+    } else if let Ok(value) = value.cast::<PyTuple>()
+        && let Ok(value) = value.get_item(0).and_then(|first| first.extract::<String>())
+    {
+        // The stance; what else it says is read in Python.
+        Value::Text(value)
     } else {
         return Ok(());
     };

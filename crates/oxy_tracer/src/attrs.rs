@@ -75,6 +75,10 @@ impl<'py> Tracer<'py, '_> {
             }
             Kind::Object(object) => {
                 let object = object.clone();
+                if let Some(field) = self.scope_field(&object, name) {
+                    let value = self.scope[field].clone();
+                    return Ok(Some(self.constant(value)));
+                }
                 if object.is_instance_of::<PyType>() {
                     return self.class_attr(owner, &object, name);
                 }
@@ -485,8 +489,8 @@ impl<'py> Tracer<'py, '_> {
         let Kind::Function(data) = self.peek(owner) else { return Ok(None) };
         let data = data.clone();
         Ok(match name {
-            "__name__" => Some(data.attrs.get(name).copied().unwrap_or(data.name)),
-            "__qualname__" => Some(data.attrs.get(name).copied().unwrap_or(data.qualname)),
+            "__name__" => Some(data.name),
+            "__qualname__" => Some(data.qualname),
             "__defaults__" => Some(match data.defaults {
                 Some(val) => val,
                 None => self.none(),
@@ -591,28 +595,32 @@ impl<'py> Tracer<'py, '_> {
         self.realize(owner)?;
         match self.peek(owner) {
             Kind::Function(data) => {
-                let mut data = std::rc::Rc::clone(data);
-                let copy = crate::value::FunctionVal {
-                    code: data.code.clone(),
-                    globals: data.globals.clone(),
-                    name: data.name,
-                    qualname: data.qualname,
-                    defaults: data.defaults,
-                    kwdefaults: data.kwdefaults,
-                    annotations: data.annotations,
-                    closure: data.closure.clone(),
-                    attrs: data.attrs.clone(),
-                };
-                data = std::rc::Rc::new(copy);
-                if let Some(data) = std::rc::Rc::get_mut(&mut data) {
-                    data.attrs.insert(name.to_owned(), val);
+                let mut copy = crate::value::FunctionVal::clone(data);
+                match name {
+                    "__name__" => copy.name = val,
+                    "__qualname__" => copy.qualname = val,
+                    "__defaults__" | "__kwdefaults__" => {
+                        let none = matches!(self.kind(val)?, Kind::Const(object) if object.is_none());
+                        let val = (!none).then_some(val);
+                        if name == "__defaults__" { copy.defaults = val } else { copy.kwdefaults = val }
+                    }
+                    "__annotations__" => copy.annotations = Some(val),
+                    "__code__" | "__closure__" | "__globals__" | "__dict__" => {
+                        return self.stop(breaks::UNSUPPORTED_MUTATION, format!("attribute {name} of a function"));
+                    }
+                    _ => {
+                        copy.attrs.insert(name.to_owned(), val);
+                    }
                 }
-                *self.kind_mut(owner) = Kind::Function(data);
+                *self.kind_mut(owner) = Kind::Function(std::rc::Rc::new(copy));
                 return Ok(());
             }
             Kind::Instance(_) => {}
             Kind::Object(object) => {
                 let object = object.clone();
+                if let Some(field) = self.scope_field(&object, name) {
+                    return self.write_scope(field, val);
+                }
                 if object.is_instance_of::<PyType>() || self.known.is_used_by_identity(self.py, &object, object.get_type().as_any())? {
                     return self.stop(breaks::UNSUPPORTED_MUTATION, format!("attribute {name} of {}", object.repr()?));
                 }

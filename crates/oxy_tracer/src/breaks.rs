@@ -79,6 +79,9 @@ reasons! {
     IMPORT = "OX0019", "Import of a module that isn't loaded",
         "Importing runs the module's code.",
         "Import the module at the top of the file.";
+    STANCE = "OX0020", "set_stance in compiled code",
+        "set_stance() can't change how code runs that is being compiled.",
+        "Call set_stance outside of the compiled region.";
 }
 
 /// One break.
@@ -89,6 +92,8 @@ pub struct Break {
     pub detail: String,
     /// The user's frames, outermost first.
     pub stack: Vec<Place>,
+    /// What `error_on_graph_break` says where it happened.
+    pub strict: Option<bool>,
 }
 
 impl Break {

@@ -18,11 +18,17 @@ impl<'py> Tracer<'py, '_> {
         match self.peek(callee) {
             Kind::Method { function, receiver } => {
                 let (function, receiver) = (*function, *receiver);
+                if let Some(val) = self.call_marked_method(function, receiver)? {
+                    return Ok(val);
+                }
                 args.insert(0, receiver);
                 self.call(function, args, kwargs)
             }
             Kind::Function(data) => {
                 let data = data.clone();
+                if let Some(val) = self.call_marked_function(&data, &args, &kwargs)? {
+                    return Ok(val);
+                }
                 let globals_source = self.src(SourceKind::Object(PyObj::new(&data.globals)));
                 let callee = Callee {
                     code: data.code.clone(),
@@ -52,6 +58,9 @@ impl<'py> Tracer<'py, '_> {
 
     fn call_object(&mut self, callee: Val, object: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
         let py = self.py;
+        if let Some(val) = self.call_marked(object, &args, &kwargs)? {
+            return Ok(val);
+        }
         if let Some(handler) = self.known.handlers.get(&(object.as_ptr() as usize)) {
             return self.act(&handler.action, object, args, kwargs);
         }
@@ -120,9 +129,49 @@ impl<'py> Tracer<'py, '_> {
         self.call(wrapped, args, kwargs)
     }
 
+    /// A function made by the trace that a decorator called in the trace has marked.
+    fn call_marked_function(&mut self, data: &crate::value::FunctionVal<'py>, args: &[Val], kwargs: &Kwargs) -> R<Option<Val>> {
+        let Some(wrapped) = data.attrs.get("__wrapped__").copied() else { return Ok(None) };
+        if data.attrs.contains_key("_oxyfuel_disable") {
+            let what = match self.as_const(data.qualname)? {
+                Some(name) => name.extract()?,
+                None => data.code.name.clone(),
+            };
+            return self.stop(breaks::DISABLED_CALL, what);
+        }
+        if data.attrs.contains_key("_oxyfuel_nonstrict") && data.code.name == "nonstrict" {
+            return match self.kind(wrapped)? {
+                Kind::Object(object) => {
+                    let object = object.clone();
+                    self.call_nonstrict(&object, args.to_vec(), kwargs.clone()).map(Some)
+                }
+                _ => {
+                    let what = match self.as_const(data.name)? {
+                        Some(name) => name.extract()?,
+                        None => data.code.name.clone(),
+                    };
+                    self.stop(
+                        breaks::UNSUPPORTED_CALL,
+                        format!("nonstrict_trace of {what}, a function made in the compiled region: define it outside"),
+                    )
+                }
+            };
+        }
+        Ok(None)
+    }
+
     fn call_function(&mut self, callee: Val, object: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
         if let Some(reason) = crate::builtins::marked_disabled(object)? {
             return self.stop(breaks::DISABLED_CALL, reason);
+        }
+        if crate::builtins::has_mark(object, "_oxyfuel_nonstrict")?
+            && object.getattr("__code__")?.getattr("co_name")?.extract::<String>()? == "nonstrict"
+        {
+            let wrapped = object.getattr("__wrapped__")?;
+            return self.call_nonstrict(&wrapped, args, kwargs);
+        }
+        if crate::builtins::has_mark(object, "_oxyfuel_constant_result")? {
+            return self.call_constant(object, &args, &kwargs);
         }
         if crate::builtins::is_torch_leaf_function(object)? {
             return self.call_torch_kw(object, args, kwargs);

@@ -408,6 +408,11 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             };
             self.effects.push(effect);
         }
+        for (field, value) in self.t.scope_writes() {
+            let scope = self.t.markers.scope.clone();
+            let (object, value) = (self.object(&scope), self.object(&value));
+            self.effects.push(Effect::SetAttr { object, name: PyObj::new(&self.t.interned(field)), value });
+        }
         let mode = self.t.known.grad_enabled(self.t.py)?;
         if mode != self.t.entry_grad_mode {
             let torch_c = self.t.known.torch.bind(self.t.py).getattr("_C")?;
@@ -415,6 +420,20 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             let flag = self.t.bool(mode);
             let args = vec![self.recipe(flag)?];
             self.effects.push(Effect::CallMethod { object, name: PyObj::new(&self.t.interned("_set_grad_enabled")), args });
+        }
+        for (function, args, kwargs) in std::mem::take(&mut self.t.late_calls) {
+            let mut object = self.object(&function);
+            let args = self.all(&args)?;
+            if !kwargs.is_empty() {
+                let partial = self.t.py.import("functools")?.getattr("partial")?;
+                let callable = self.object(&partial);
+                let mut named = Vec::new();
+                for (name, val) in kwargs {
+                    named.push((PyObj::new(&self.t.interned(&name)), self.recipe(val)?));
+                }
+                object = self.push(Recipe::Call { callable, args: vec![object], kwargs: named });
+            }
+            self.effects.push(Effect::CallMethod { object, name: PyObj::new(&self.t.interned("__call__")), args });
         }
         Ok(())
     }

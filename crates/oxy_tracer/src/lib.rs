@@ -15,6 +15,7 @@ pub mod containers;
 pub mod exits;
 pub mod frame;
 pub mod interp;
+pub mod markers;
 pub mod operators;
 pub mod semantics;
 pub mod subclasses;
@@ -136,7 +137,8 @@ fn run<'py>(t: &mut Tracer<'py, '_>, entry: &Entry<'py>) -> Result<Finished, Fai
 
 fn failure(t: &Tracer<'_, '_>, stop: Stop) -> Failure {
     match stop {
-        Stop::Break(why) => {
+        Stop::Break(mut why) => {
+            why.strict = t.breaks_are_errors();
             // While a handler of the entry frame runs, only the point before its exception can be resumed at.
             let (stop_at, pc) = match (t.handled, t.raised_at) {
                 (_, Some(raised)) => raised,
@@ -151,7 +153,10 @@ fn failure(t: &Tracer<'_, '_>, stop: Stop) -> Failure {
 
 fn rebuild_failure(t: &Tracer<'_, '_>, stop: Stop) -> Failure {
     match stop {
-        Stop::Break(why) => Failure::Rebuild(why),
+        Stop::Break(mut why) => {
+            why.strict = t.breaks_are_errors();
+            Failure::Rebuild(why)
+        }
         other => failure(t, other),
     }
 }

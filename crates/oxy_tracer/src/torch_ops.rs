@@ -127,6 +127,45 @@ impl<'py> Tracer<'py, '_> {
         Ok(val)
     }
 
+    /// Records a call that was made on fakes already (by a nonstrict function).
+    pub fn record_call(&mut self, callable: &Object<'py>, args: &Object<'py>, kwargs: &Object<'py>, result: &Object<'py>) -> R<()> {
+        let (_, out) = self.wrap_result(result)?;
+        let name: String = callable.getattr("__name__").and_then(|n| n.extract()).unwrap_or_default();
+        let mutates = name == "__setitem__" || name.ends_with('_') && !name.ends_with("__");
+        if !has_tensor(&out) && !mutates {
+            return Ok(());
+        }
+        let mut call_args = Vec::new();
+        for arg in args.try_iter()? {
+            call_args.push(self.made_arg(&arg?)?);
+        }
+        let mut call_kwargs = Vec::new();
+        for (key, value) in kwargs.cast::<pyo3::types::PyDict>().map_err(|e| Stop::Bug(e.to_string()))?.iter() {
+            call_kwargs.push((key.extract()?, self.made_arg(&value)?));
+        }
+        self.graph.effects += mutates as usize;
+        let places = self.places();
+        self.graph.calls.push(Call { callable: callable.clone(), args: call_args, kwargs: call_kwargs, out, places });
+        Ok(())
+    }
+
+    /// The recorded form of a real argument whose tensors are fakes.
+    fn made_arg(&mut self, object: &Object<'py>) -> R<CallArg<'py>> {
+        let py = self.py;
+        if object.is_instance(self.known.tensor.bind(py))? {
+            let (val, _) = self.wrap_result(object)?;
+            return self.call_arg(val);
+        }
+        let many = |t: &mut Self, items: Vec<Object<'py>>| items.iter().map(|item| t.made_arg(item)).collect::<R<Vec<_>>>();
+        if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+            return Ok(CallArg::Tuple(many(self, tuple.iter().collect())?));
+        }
+        if let Ok(list) = object.cast_exact::<PyList>() {
+            return Ok(CallArg::List(many(self, list.iter().collect())?));
+        }
+        Ok(CallArg::Object(object.clone()))
+    }
+
     /// The running frames' places, outermost first.
     pub fn places(&self) -> Vec<Place> {
         self.here

@@ -2,6 +2,7 @@
 
 use crate::breaks::{self, Break, R, Reason, Stop};
 use crate::code::{Code, Decoded};
+use crate::markers::{Markers, Scope};
 use crate::torch_graph::TorchGraph;
 use crate::value::{Entry, InstanceVal, Key, Kind, Object, TensorVal, Val};
 use crate::well_known::WellKnown;
@@ -79,6 +80,12 @@ pub struct Tracer<'py, 'a> {
     pub identity_matters: bool,
     /// Grad mode when the segment was entered.
     pub entry_grad_mode: bool,
+    pub markers: Markers<'py>,
+    /// Scope fields now, and when the segment was entered.
+    pub scope: Scope<'py>,
+    pub entry_scope: Scope<'py>,
+    /// Calls put off to the segment's end: function, arguments.
+    pub late_calls: Vec<(Object<'py>, Vec<Val>, crate::calls::Kwargs)>,
 }
 
 impl<'py, 'a> Tracer<'py, 'a> {
@@ -89,7 +96,13 @@ impl<'py, 'a> Tracer<'py, 'a> {
         known: &'a WellKnown,
         stop_at: Option<u64>,
     ) -> PyResult<Tracer<'py, 'a>> {
+        let markers = Markers::load(py)?;
+        let scope = crate::markers::read_scope(&markers.scope)?;
         Ok(Tracer {
+            markers,
+            entry_scope: scope.clone(),
+            scope,
+            late_calls: Vec::new(),
             py,
             options,
             decode,
@@ -121,7 +134,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
     // ---- stops ----
 
     pub fn stop<T>(&self, reason: &'static Reason, detail: impl Into<String>) -> R<T> {
-        Err(Stop::Break(Box::new(Break { reason, detail: detail.into(), stack: Vec::new() })))
+        Err(Stop::Break(Box::new(Break { reason, detail: detail.into(), stack: Vec::new(), strict: None })))
     }
 
     // ---- arena ----
@@ -468,6 +481,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
                 reason: breaks::UNSUPPORTED_OPERATION,
                 detail: "a tensor that is not strided (sparse, nested, quantized)".to_owned(),
                 stack: Vec::new(),
+                strict: None,
             })),
             Some(error) => Stop::Bug(error),
         })?;

@@ -49,6 +49,7 @@ pub struct InstanceVal<'py> {
 }
 
 /// A function created by the trace.
+#[derive(Clone)]
 pub struct FunctionVal<'py> {
     pub code: Rc<crate::code::Code<'py>>,
     pub globals: Object<'py>,

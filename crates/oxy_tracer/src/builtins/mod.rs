@@ -165,6 +165,8 @@ pub static TABLE: &[Handler] = &[
     row("torch.nn", "Module", Action::Break(breaks::UNSUPPORTED_CALL)),
     row("oxyfuel", "graph_break", Break(breaks::EXPLICIT)),
     row("oxyfuel", "skip_frame", Break(breaks::EXPLICIT)),
+    row("oxyfuel._decorators", "step_unsupported", Break(breaks::EXPLICIT)),
+    row("oxyfuel._decorators", "set_stance", Break(breaks::STANCE)),
     row("oxyfuel", "is_compiling", Constant(Literal::Bool(true))),
     row("torch._dynamo", "graph_break", Break(breaks::EXPLICIT)),
 ];
@@ -201,18 +203,28 @@ pub fn resolve(py: Python<'_>, keep: &mut Vec<Py<PyAny>>) -> PyResult<FxHashMap<
     Ok(found)
 }
 
-/// A function that `disable` marked: why.
-pub fn marked_disabled(function: &Object<'_>) -> R<Option<String>> {
-    match function.getattr(pyo3::intern!(function.py(), "_oxyfuel_disable")) {
-        Ok(mark) if mark.is_truthy()? => {
-            let name: String = function.getattr("__qualname__")?.extract()?;
-            Ok(Some(name))
-        }
-        _ => match function.getattr(pyo3::intern!(function.py(), "_torchdynamo_disable")) {
-            Ok(mark) if mark.is_truthy()? => Ok(Some(function.getattr("__qualname__")?.extract()?)),
-            _ => Ok(None),
-        },
+/// Whether a real function carries a mark.
+pub fn has_mark(function: &Object<'_>, name: &str) -> R<bool> {
+    match function.getattr(name) {
+        Ok(mark) => Ok(mark.is_truthy()?),
+        Err(_) => Ok(false),
     }
+}
+
+/// A function that `disable` marked: its name and the reason given.
+pub fn marked_disabled(function: &Object<'_>) -> R<Option<String>> {
+    if !has_mark(function, "_oxyfuel_disable")? && !has_mark(function, "_torchdynamo_disable")? {
+        return Ok(None);
+    }
+    let mut text: String = function.getattr("__qualname__")?.extract()?;
+    for name in ["_oxyfuel_reason", "_torchdynamo_disable_msg"] {
+        if let Ok(reason) = function.getattr(name)
+            && let Ok(reason) = reason.extract::<String>()
+        {
+            text += &format!(": {reason}");
+        }
+    }
+    Ok(Some(text))
 }
 
 fn module_of(object: &Object<'_>) -> String {
