@@ -15,6 +15,7 @@ exceptions are the operator's own, though their text may be that of torch's meta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -407,6 +408,11 @@ _results: dict[tuple[Any, ...], Any] = {}
 _RESULTS_MAX = 1 << 14
 
 
+_LITERALS = frozenset(
+    {bool, float, complex, str, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+
+
 def _scan(values: Any, key: list[Any], fakes: list[Fake]) -> bool:
     """Appends the arguments to the key and to the fakes; False when there is a real tensor among them."""
     for value in values:
@@ -422,10 +428,12 @@ def _scan(values: Any, key: list[Any], fakes: list[Fake]) -> bool:
                 return False
         elif isinstance(value, Tensor):
             return False
+        elif kind in _LITERALS:  # with its type: 1, 1.0 and True are equal
+            key.append((kind, value))
         elif kind is torch.Generator:
             key.append(kind)
-        else:  # with its type: 1, 1.0 and True are equal
-            key.append((kind, value))
+        else:
+            key.append(object())  # never found again
     return True
 
 
@@ -610,7 +618,7 @@ def _restore_thread_state(state: tuple[Any, ...]) -> None:
 def torch_dynamo_backend(gm: Any, example_inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """``torch.compile(..., backend="oxyfuel")``: torch's capture, our backend.
 
-    What our backend does not take (symbolic sizes, gradients) runs as torch captured it.
+    What our backend does not take (symbolic sizes, gradients, written inputs) runs as torch captured it.
     """
     if not all(isinstance(value, Tensor) for value in example_inputs):
         return gm.forward
@@ -618,6 +626,7 @@ def torch_dynamo_backend(gm: Any, example_inputs: list[Any], **_: Any) -> Callab
         return gm.forward
     capture = Capture()
     fakes = [capture.input(value) for value in example_inputs]
+    versions = [fake._version for fake in fakes]
     capture.enter()
     try:
         results = capture.call(gm.forward, fakes)
@@ -627,15 +636,20 @@ def torch_dynamo_backend(gm: Any, example_inputs: list[Any], **_: Any) -> Callab
         capture.exit()
     is_single = isinstance(results, Tensor)
     results = (results,) if is_single else tuple(results)
-    if not all(value is None or type(value) is Fake for value in results):
+    # torch does not guard against written inputs that overlap others.
+    is_written = [fake._version for fake in fakes] != versions
+    if is_written or not all(value is None or type(value) is Fake for value in results):
         return gm.forward
     graph = capture.finish([value for value in results if value is not None])
-    compiled = _engine.compile_graph(graph, {})
-    constants = capture.constants
+    try:
+        compiled = _engine.compile_graph(graph, capture.constants)
+    except RuntimeError as error:
+        logging.getLogger("oxyfuel").warning("backend: a graph runs as torch captured it: %s", error)
+        return gm.forward
     slots = [value is not None for value in results]
 
     def run(*inputs: Any) -> Any:
-        tensors = iter(compiled(*inputs, *constants))
+        tensors = iter(compiled(*inputs))
         out = tuple(next(tensors) if slot else None for slot in slots)
         return out[0] if is_single else out
 

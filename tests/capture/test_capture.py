@@ -286,8 +286,20 @@ def test_backend_of_torch_compile_leaves_gradients_and_symbols_to_torch() -> Non
     gm = _Gm(lambda x: (x * 2,))
     assert torch_dynamo_backend(gm, [torch.randn(2, requires_grad=True)]) is gm.forward
     assert torch_dynamo_backend(gm, [torch.randn(2), 3]) is gm.forward
+    written = _Gm(lambda x: (x.add_(1),))
+    assert torch_dynamo_backend(written, [torch.randn(2)]) is written.forward
     data = _Gm(lambda x: (x.nonzero(),))
     assert torch_dynamo_backend(data, [torch.randn(2)]) is data.forward
+
+
+def test_backend_of_torch_compile_compiles_the_rest() -> None:
+    scale = torch.randn(3)
+    gm = _Gm(lambda x, y: (torch.relu(x * 2 + y) * scale, None, x @ y.T))
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    run = torch_dynamo_backend(gm, [x, y])
+    assert run is not gm.forward
+    for got, wanted in zip(run(x, y), gm.forward(x, y), strict=True):
+        assert got is None if wanted is None else torch.equal(got, wanted)
 
 
 def test_threads_have_their_own_traces() -> None:
