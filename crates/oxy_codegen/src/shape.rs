@@ -36,34 +36,22 @@ fn body_of(phase: &Phase) -> &Body {
 
 fn choose(kernel: &Kernel, bodies: &[&Body], target: &HostTarget, extent: Option<i64>) -> Shape {
     let types = || bodies.iter().flat_map(|b| &b.types);
-    let wide_only = types().all(|t| matches!(t, Ty::F64 | Ty::I64 | Ty::Bool))
-        && types().any(|t| *t != Ty::Bool);
+    let wide_only = types().all(|t| matches!(t, Ty::F64 | Ty::I64 | Ty::Bool)) && types().any(|t| *t != Ty::Bool);
     let mut lanes = target.vector_bits / if wide_only { 64 } else { 32 };
-    let mut copies = copies(bodies, target, wide_only);
+    let mut copies = copies(kernel, bodies, target, wide_only);
     if let Some(extent) = extent {
         let extent = u32::try_from(extent.max(1)).unwrap_or(u32::MAX);
         lanes = lanes.min(extent.min(1 << 16).next_power_of_two());
         copies = copies.min(extent.div_ceil(lanes));
     }
-    Shape {
-        lanes,
-        copies,
-        masked_tail: lanes > 1
-            && bodies
-                .iter()
-                .all(|b| stores_can_be_masked(kernel, b, target)),
-    }
+    Shape { lanes, copies, masked_tail: lanes > 1 && bodies.iter().all(|b| stores_can_be_masked(kernel, b, target)) }
 }
 
-fn copies(bodies: &[&Body], target: &HostTarget, wide_only: bool) -> u32 {
+fn copies(kernel: &Kernel, bodies: &[&Body], target: &HostTarget, wide_only: bool) -> u32 {
     let exprs = || bodies.iter().flat_map(|b| b.exprs.iter().zip(&b.types));
-    let cost: u32 = exprs().map(|(expr, ty)| cost(expr, *ty, wide_only)).sum();
+    let cost: u32 = exprs().map(|(expr, ty)| cost(kernel, expr, *ty, wide_only)).sum();
     let accumulators: u32 = bodies.iter().map(|b| b.reductions.len() as u32).sum();
-    let budget = if target.vector_registers >= 32 {
-        100
-    } else {
-        24
-    };
+    let budget = if target.vector_registers >= 32 { 100 } else { 24 };
     let by_cost = match cost {
         c if c <= budget => 4,
         c if c <= 5 * budget => 2,
@@ -74,34 +62,28 @@ fn copies(bodies: &[&Body], target: &HostTarget, wide_only: bool) -> u32 {
 }
 
 /// Rough count of vector instructions.
-fn cost(expr: &Expr, ty: Ty, wide_only: bool) -> u32 {
+fn cost(kernel: &Kernel, expr: &Expr, ty: Ty, wide_only: bool) -> u32 {
     use ScalarOp::*;
     let ops = match expr {
         Expr::Float(_) | Expr::Int(_) | Expr::Slot(_) => 0,
         Expr::Iota(_) | Expr::Cast(_) => 2,
         Expr::Round(..) => 6,
+        // Lane by lane: little speed and much code in more copies.
         Expr::Load { index, .. } => {
-            if index.indirect.is_empty() {
-                1
-            } else {
-                8
-            }
+            let stride = kernel.vector_dim.map_or(0, |d| index.strides[d as usize]);
+            if index.indirect.is_empty() && (0..=1).contains(&stride) { 1 } else { 120 }
         }
         Expr::Op(op, _) => match op {
             Exp | Exp2 | Erf | Tanh | Log => 20,
-            Expm1 | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
-            | Asinh | Acosh | Atanh | Atan2 | Erfc | Pow => 50,
+            Expm1 | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh
+            | Atanh | Atan2 | Erfc | Pow => 50,
             Lgamma | Digamma | Fmod | Remainder | IntDivTrunc | IntDivFloor | IntRemTrunc => 50,
             Div | Sqrt | Rsqrt | Reciprocal => 3,
             _ => 1,
         },
     };
     // A 64-bit value in a kernel of 32-bit lanes takes two registers.
-    if !wide_only && matches!(ty, Ty::F64 | Ty::I64) {
-        2 * ops
-    } else {
-        ops
-    }
+    if !wide_only && matches!(ty, Ty::F64 | Ty::I64) { 2 * ops } else { ops }
 }
 
 fn stores_can_be_masked(kernel: &Kernel, body: &Body, target: &HostTarget) -> bool {
@@ -112,11 +94,6 @@ fn stores_can_be_masked(kernel: &Kernel, body: &Body, target: &HostTarget) -> bo
     body.stores.iter().all(|store| {
         let storage = spell::storage_kind(kernel.params[store.param as usize].dtype);
         let bits = storage.map_or(8, |k| k.bits());
-        contiguous(&store.index)
-            && if bits >= 32 {
-                target.has_masks
-            } else {
-                target.has_narrow_masks
-            }
+        contiguous(&store.index) && if bits >= 32 { target.has_masks } else { target.has_narrow_masks }
     })
 }
