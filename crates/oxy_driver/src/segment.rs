@@ -133,7 +133,7 @@ fn compile_entry<'py>(
     let segment = match traced {
         Ok(segment) => segment,
         Err(Failure::Rebuild(reason)) => {
-            if compiled.options.fullgraph && refusal.is_none() {
+            if (compiled.options.fullgraph || reason.strict == Some(true)) && refusal.is_none() {
                 return Attempt::Error(user_error(py, "Unsupported", &break_message(py, &reason)));
             }
             count_break(engine, &reason);
@@ -214,7 +214,7 @@ enum Refusal {
 }
 
 fn refuse(py: Python<'_>, compiled: &Compiled, reason: &Break) -> Option<Refusal> {
-    if !compiled.options.fullgraph {
+    if reason.reason != breaks::STANCE && !compiled.options.fullgraph && reason.strict != Some(true) {
         return None;
     }
     let message = break_message(py, reason);

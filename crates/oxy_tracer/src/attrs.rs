@@ -87,6 +87,11 @@ impl<'py> Tracer<'py, '_> {
                 }
             }
             Kind::Function(_) => return self.function_attr(owner, name),
+            Kind::Instance(instance) if self.known.holders.iter().any(|(class, _)| *class == instance.class.as_ptr() as usize) => {
+                if let Some(val) = self.holder_attr(owner, name)? {
+                    return Ok(Some(val));
+                }
+            }
             Kind::Method { function, receiver } => {
                 let (function, receiver) = (*function, *receiver);
                 return match name {

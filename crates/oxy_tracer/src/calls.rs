@@ -44,7 +44,13 @@ impl<'py> Tracer<'py, '_> {
                 let object = object.clone();
                 self.call_object(callee, &object, args, kwargs)
             }
-            Kind::Instance(_) => self.call_dunder(callee, args, kwargs),
+            Kind::Instance(instance) => {
+                let class = instance.class.clone();
+                match self.holder_class(&class)? {
+                    Some(holder) => self.call_new_holder(callee, holder, args, kwargs),
+                    None => self.call_dunder(callee, args, kwargs),
+                }
+            }
             Kind::Const(object) => {
                 let name: String = object.get_type().getattr("__name__")?.extract()?;
                 self.raise("TypeError", &format!("'{name}' object is not callable"))
@@ -82,8 +88,10 @@ impl<'py> Tracer<'py, '_> {
         if object.is_instance_of::<PyCFunction>() || kind.is(&self.known.types(py, "BuiltinFunctionType")?) {
             return self.call_c_function(object, args, kwargs);
         }
-        if kind.is(&py.import("functools")?.getattr("partial")?) {
-            return self.call_partial(callee, object, args, kwargs);
+        match self.holder_class(&kind)? {
+            Some(crate::partials::Holder::Partial) => return self.call_partial(callee, object, args, kwargs),
+            Some(holder) => return self.call_real_holder(callee, object, holder, args, kwargs),
+            None => {}
         }
         if kind.getattr("__name__")?.extract::<String>()? == "_lru_cache_wrapper" {
             return self.stop(breaks::UNSUPPORTED_CALL, "a functools cache: whether it is hit depends on earlier calls");
@@ -261,6 +269,12 @@ impl<'py> Tracer<'py, '_> {
         }
         let module = object.getattr("__module__").and_then(|m| m.extract::<String>()).unwrap_or_default();
         let receiver = object.getattr("__self__").ok();
+        if let Some(base) = &receiver
+            && base.is_instance_of::<PyType>()
+            && object.getattr("__name__")?.extract::<String>()? == "__new__"
+        {
+            return self.call_c_new(object, base, args, kwargs);
+        }
         if crate::builtins::PURE_MODULES.contains(&module.as_str()) {
             return self.call_pure(object, &args, &kwargs);
         }
@@ -376,6 +390,9 @@ impl<'py> Tracer<'py, '_> {
         if self.known.is_literal_type(class) || self.known.is_size_type(class) {
             return self.call_pure(class, &args, &kwargs);
         }
+        if let Some(holder) = self.holder_class(class)? {
+            return self.new_holder(class, holder, args, kwargs);
+        }
         if class_type.is_subclass(self.known.tensor.bind(py))? {
             return self.call_torch_kw(class, args, kwargs);
         }
@@ -422,6 +439,43 @@ impl<'py> Tracer<'py, '_> {
         }
         self.init_instance(instance, &made, args, kwargs)?;
         Ok(instance)
+    }
+
+    /// `base.__new__(class, …)` of a class written in C.
+    fn call_c_new(&mut self, object: &Object<'py>, base: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
+        let py = self.py;
+        let Some(&first) = args.first() else {
+            return self.raise("TypeError", "__new__(): not enough arguments");
+        };
+        let Kind::Object(class) = self.kind(first)? else {
+            return self.stop(breaks::UNSUPPORTED_CALL, "__new__ of a class made in the trace");
+        };
+        let class = class.clone();
+        let Ok(class_type) = class.cast::<PyType>() else {
+            return self.raise("TypeError", "__new__(X): X is not a type object");
+        };
+        if base.is(&py.get_type::<PyAny>()) {
+            return self.new_instance(&class);
+        }
+        if base.is(&py.get_type::<PyTuple>()) {
+            let items = match args.get(1) {
+                Some(&items) => self.iterate(items)?,
+                None => Vec::new(),
+            };
+            let exact = class.is(&py.get_type::<PyTuple>());
+            return Ok(self.add(Kind::Tuple { items, class: (!exact).then_some(class) }));
+        }
+        if base.is(&py.get_type::<PyDict>()) && self.derives_from_dict(&class)? {
+            return Ok(self.new_mapping_instance(&class));
+        }
+        if class_type.is_subclass_of::<pyo3::exceptions::PyBaseException>()? {
+            let args = args[1..].to_vec();
+            return Ok(self.add(Kind::Instance(InstanceVal { class, attrs: IndexMap::new(), args, base: None })));
+        }
+        if self.known.is_literal_type(&class) {
+            return self.call_pure(object, &args, &kwargs);
+        }
+        self.stop(breaks::UNSUPPORTED_CALL, crate::torch_graph::name_of(object))
     }
 
     fn new_instance(&mut self, class: &Object<'py>) -> R<Val> {

@@ -221,6 +221,17 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             Kind::Instance(instance) => {
                 let (class, args, attrs) = (instance.class.clone(), instance.args.clone(), instance.attrs.clone());
                 let base = instance.base;
+                if self.t.holder_class(&class)?.is_some() {
+                    let args = self.all(&args)?;
+                    let mut kwargs = Vec::new();
+                    if let Some(&keywords) = attrs.get(crate::partials::KEYWORDS) {
+                        for (name, val) in self.t.string_items(keywords)? {
+                            kwargs.push((PyObj::new(&self.t.interned(&name)), self.recipe(val)?));
+                        }
+                    }
+                    let callable = self.object(&class);
+                    return Ok(Recipe::Call { callable, args, kwargs });
+                }
                 let is_exception = class
                     .cast::<pyo3::types::PyType>()
                     .map_err(|e| Stop::Bug(e.to_string()))?

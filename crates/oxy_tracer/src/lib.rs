@@ -17,6 +17,7 @@ pub mod frame;
 pub mod interp;
 pub mod markers;
 pub mod operators;
+pub mod partials;
 pub mod semantics;
 pub mod subclasses;
 pub mod torch_graph;

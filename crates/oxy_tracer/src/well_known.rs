@@ -36,6 +36,8 @@ pub struct WellKnown {
     pub module_getattr: usize,
     /// C functions of torch that are one operator of the graph.
     pub operators: FxHashSet<usize>,
+    /// Classes of objects that hold arguments, by address.
+    pub holders: Vec<(usize, crate::partials::Holder)>,
     /// What calling an object means, by its address: filled from `builtins::table`.
     pub handlers: FxHashMap<usize, &'static crate::builtins::Handler>,
     /// Keeps the objects alive whose addresses are used above.
@@ -129,7 +131,16 @@ impl WellKnown {
             keep.push(object.unbind());
             address
         };
+        use crate::partials::Holder;
+        let (functools, operator) = (py.import("functools")?, py.import("operator")?);
+        let holders = vec![
+            (address(functools.getattr("partial")?), Holder::Partial),
+            (address(operator.getattr("itemgetter")?), Holder::ItemGetter),
+            (address(operator.getattr("attrgetter")?), Holder::AttrGetter),
+            (address(operator.getattr("methodcaller")?), Holder::MethodCaller),
+        ];
         Ok(WellKnown {
+            holders,
             literals,
             singletons,
             identity_types,

@@ -774,3 +774,40 @@ pub fn signature(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val>
         _ => t.stop(breaks::UNSUPPORTED_CALL, "inspect.signature"),
     }
 }
+
+/// `functools.update_wrapper` onto a function made by the trace.
+pub fn update_wrapper(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val> {
+    let wrapper = match args.first().copied().or(named(kwargs, "wrapper")) {
+        Some(wrapper) => wrapper,
+        None => return t.raise("TypeError", "update_wrapper() missing argument: 'wrapper'"),
+    };
+    let Some(wrapped) = args.get(1).copied().or(named(kwargs, "wrapped")) else {
+        return t.raise("TypeError", "update_wrapper() missing argument: 'wrapped'");
+    };
+    if !matches!(t.kind(wrapper)?, Kind::Function(_)) {
+        return t.stop(breaks::UNSUPPORTED_CALL, "functools.update_wrapper of an object that isn't a new function");
+    }
+    let assigned = args.get(2).copied().or(named(kwargs, "assigned"));
+    let names = match assigned {
+        Some(assigned) => {
+            let mut names = Vec::new();
+            for name in t.iterate(assigned)? {
+                names.push(text(t, name)?);
+            }
+            names
+        }
+        None => ["__module__", "__name__", "__qualname__", "__doc__", "__annotations__"].map(str::to_owned).to_vec(),
+    };
+    for name in names {
+        if let Some(val) = t.try_attr(wrapped, &name)? {
+            t.set_attr(wrapper, &name, val)?;
+        }
+    }
+    if let Some(dict) = t.try_attr(wrapped, "__dict__")? {
+        for (name, val) in t.string_items(dict)? {
+            t.set_attr(wrapper, &name, val)?;
+        }
+    }
+    t.set_attr(wrapper, "__wrapped__", wrapped)?;
+    Ok(wrapper)
+}

@@ -104,6 +104,7 @@ pub static TABLE: &[Handler] = &[
     row("collections", "OrderedDict", Native(f::ordered_dict)),
     row("collections", "defaultdict", Native(f::defaultdict)),
     row("functools", "reduce", Native(f::reduce)),
+    row("functools", "update_wrapper", Native(f::update_wrapper)),
     row("inspect", "signature", Native(f::signature)),
     row("itertools", "chain", Native(f::chain)),
     row("itertools", "chain.from_iterable", Native(f::chain_from_iterable)),
