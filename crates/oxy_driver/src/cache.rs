@@ -21,6 +21,8 @@ pub struct Segment {
     /// Under `fullgraph`: the error if the instruction at `resume` doesn't raise one of its own.
     pub refusal: Option<Arc<str>>,
     pub runner: Runner,
+    /// All that the segment does is return this output of its graph.
+    pub returned_output: Option<u32>,
     /// Tensor inputs: the first registers' worth of the guard program.
     pub input_count: usize,
 }

@@ -1,5 +1,7 @@
 //! Calling a compiled callable: the fast path without a frame, and the way into the frame driver.
 
+use crate::backend::Runner;
+use crate::cache::CodeState;
 use crate::compiled::{Activation, Compiled};
 use crate::engine::engine;
 use crate::frames::DRIVER;
@@ -190,7 +192,7 @@ pub fn call<'py>(
         return Ok(value);
     }
     let engine = engine(py);
-    if is_off(engine) {
+    if engine.config.is_off() {
         let _eager = Activation::enter(None);
         return target.callable.bind(py).call(args, kwargs).map(Bound::unbind);
     }
@@ -203,12 +205,6 @@ pub fn call<'py>(
     result.map(Bound::unbind)
 }
 
-/// Whether compiled callables run eagerly in this process.
-fn is_off(engine: &crate::engine::Engine) -> bool {
-    let config = engine.config.get();
-    config.disable || config.stance == "force_eager"
-}
-
 /// The path without a frame.
 fn call_complete_segment<'py>(
     py: Python<'py>,
@@ -219,14 +215,28 @@ fn call_complete_segment<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let Some(state) = compiled.existing(target.signature.code) else { return Ok(None) };
-    if state.is_skipped() || is_off(engine(py)) {
+    if state.is_skipped() || engine(py).config.is_off() {
         return Ok(None);
     }
     let Some(locals) = bind(py, target, function, args, kwargs)? else { return Ok(None) };
     let pointers: SmallVec<[*mut pyo3::ffi::PyObject; 12]> =
         locals.iter().map(|local| local.as_ref().map_or(std::ptr::null_mut(), |l| l.as_ptr())).collect();
     // SAFETY: `locals` holds the slots' objects until the end of the call.
-    let env = unsafe { Env::of_call(function, &pointers) };
+    unsafe { run_complete_segment(py, &state, function, &pointers) }
+}
+
+/// Runs a segment from entry to return, if one fits.
+///
+/// # Safety
+/// The slots are those of the function's code, live or NULL, for the whole call.
+unsafe fn run_complete_segment(
+    py: Python<'_>,
+    state: &CodeState,
+    function: &Bound<'_, PyFunction>,
+    slots: &[*mut pyo3::ffi::PyObject],
+) -> PyResult<Option<Py<PyAny>>> {
+    // SAFETY: the caller's promise.
+    let env = unsafe { Env::of_call(function, slots) };
     let mut n = 0;
     while let Some(segment) = state.segment(InstrId(0), n) {
         let mut registers = segment.program.registers();
@@ -235,6 +245,9 @@ fn call_complete_segment<'py>(
                 return Ok(None);
             }
             state.hit(InstrId(0), n);
+            if let (Runner::Native(graph), Some(output)) = (&segment.runner, segment.returned_output) {
+                return graph.run_for_one(py, &registers, segment.input_count, output).map(Some);
+            }
             let outputs = segment.runner.run(py, &registers, segment.input_count)?;
             let built = segment.exit.apply(py, &segment.program, &registers, &outputs)?;
             return Ok(Some(built.value.unwrap_or_else(|| py.None())));
@@ -242,4 +255,32 @@ fn call_complete_segment<'py>(
         n += 1;
     }
     Ok(None)
+}
+
+/// The shortest path: a call with positional arguments that fill the parameters exactly. `None`: take the long one.
+///
+/// # Safety
+/// The arguments are live objects for the whole call.
+pub unsafe fn call_positional(
+    py: Python<'_>,
+    compiled: &Arc<Compiled>,
+    target: &Target,
+    args: &[*mut pyo3::ffi::PyObject],
+) -> PyResult<Option<Py<PyAny>>> {
+    let signature = &target.signature;
+    let (Some(function), first) = (&target.function, target.receiver.is_some() as usize) else { return Ok(None) };
+    let plain = signature.kwonly_count == 0 && !signature.has_varargs && !signature.has_varkeywords;
+    if !plain || args.len() + first != signature.arg_count || engine(py).config.is_off() {
+        return Ok(None);
+    }
+    let Some(state) = compiled.existing(signature.code) else { return Ok(None) };
+    if state.is_skipped() {
+        return Ok(None);
+    }
+    let mut slots: SmallVec<[*mut pyo3::ffi::PyObject; 12]> = SmallVec::with_capacity(signature.slots);
+    slots.extend(target.receiver.iter().map(|receiver| receiver.as_ptr()));
+    slots.extend_from_slice(args);
+    slots.resize(signature.slots, std::ptr::null_mut());
+    // SAFETY: the caller's promise for the arguments; the target holds the receiver.
+    unsafe { run_complete_segment(py, &state, function.bind(py), &slots) }
 }

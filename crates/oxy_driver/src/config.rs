@@ -1,6 +1,7 @@
 //! THE CONFIG TABLE: name, default, what it means. The Python facade forwards assignments by name.
 
 use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 macro_rules! config {
     ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr;)*) => {
@@ -104,14 +105,26 @@ impl Setting for String {
 
 /// The process's configuration.
 #[derive(Default)]
-pub struct SharedConfig(RwLock<Config>);
+pub struct SharedConfig {
+    values: RwLock<Config>,
+    /// Compiled callables run eagerly (`disable`, a stance); kept apart for the path of every call.
+    is_off: AtomicBool,
+}
 
 impl SharedConfig {
     pub fn get(&self) -> Config {
-        self.0.read().clone()
+        self.values.read().clone()
     }
 
     pub fn set(&self, name: &str, value: Value) -> Result<bool, String> {
-        self.0.write().set(name, value)
+        let mut values = self.values.write();
+        let known = values.set(name, value)?;
+        self.is_off.store(values.disable || values.stance == "force_eager", Ordering::Relaxed);
+        Ok(known)
+    }
+
+    /// Whether compiled callables run eagerly in this process.
+    pub fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::Relaxed)
     }
 }

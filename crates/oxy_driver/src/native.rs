@@ -213,8 +213,21 @@ impl NativeGraph {
         self.plan.spec().kernels.len()
     }
 
-    /// Runs on the tensors in the first registers.
+    /// Runs on the tensors in the first registers, for all outputs.
     pub fn run(&self, py: Python<'_>, registers: &Registers, input_count: usize) -> PyResult<Vec<Py<PyAny>>> {
+        self.run_on_registers(py, registers, input_count)?.into_iter().map(|tensor| wrap(py, tensor)).collect()
+    }
+
+    /// Runs on the tensors in the first registers, for one of the outputs.
+    pub fn run_for_one(&self, py: Python<'_>, registers: &Registers, input_count: usize, output: u32) -> PyResult<Py<PyAny>> {
+        let mut outputs = self.run_on_registers(py, registers, input_count)?;
+        if output as usize >= outputs.len() {
+            return Err(pyo3::exceptions::PySystemError::new_err("oxyfuel: the graph returned too few tensors"));
+        }
+        wrap(py, outputs.swap_remove(output as usize))
+    }
+
+    fn run_on_registers(&self, py: Python<'_>, registers: &Registers, input_count: usize) -> PyResult<SmallVec<[Tensor; 4]>> {
         let mut inputs: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(input_count);
         for register in 0..input_count {
             // SAFETY: the segment's tensor guards have passed for its inputs, and the registers outlive the run.
@@ -223,7 +236,12 @@ impl NativeGraph {
                 None => return Err(pyo3::exceptions::PySystemError::new_err("oxyfuel: an input is missing")),
             }
         }
-        self.run_on(py, &inputs)
+        let mut outputs = SmallVec::new();
+        let host = PythonHost { py, torch: self.torch };
+        let _without_grad = (self.without_grad && self.torch.is_grad_enabled()).then(|| self.torch.no_grad());
+        // SAFETY: the guards that passed are for the metadata that the plan was made for.
+        unsafe { self.plan.run_unchecked(&inputs, &host, &mut outputs) }.map_err(raise)?;
+        Ok(outputs)
     }
 
     /// Runs on Python tensors that have the graph's metadata.
@@ -245,15 +263,19 @@ impl NativeGraph {
     fn run_on(&self, py: Python<'_>, inputs: &[TensorRef<'_>]) -> PyResult<Vec<Py<PyAny>>> {
         let host = PythonHost { py, torch: self.torch };
         let _without_grad = self.without_grad.then(|| self.torch.no_grad());
-        let outputs = self.plan.run(inputs, &host).map_err(|error| match error {
-            RunError::Host(error) => match error.downcast::<PyErr>() {
-                Ok(error) => *error,
-                Err(_) => pyo3::exceptions::PyRuntimeError::new_err("an operator failed"),
-            },
-            RunError::Torch(error) => pyo3::exceptions::PyRuntimeError::new_err(error.to_string()),
-            RunError::Internal(text) => pyo3::exceptions::PySystemError::new_err(format!("oxyfuel: {text}")),
-        })?;
-        outputs.into_iter().map(|tensor| wrap(py, tensor)).collect()
+        self.plan.run(inputs, &host).map_err(raise)?.into_iter().map(|tensor| wrap(py, tensor)).collect()
+    }
+}
+
+/// The exception for a failed run.
+fn raise(error: RunError) -> PyErr {
+    match error {
+        RunError::Host(error) => match error.downcast::<PyErr>() {
+            Ok(error) => *error,
+            Err(_) => pyo3::exceptions::PyRuntimeError::new_err("an operator failed"),
+        },
+        RunError::Torch(error) => pyo3::exceptions::PyRuntimeError::new_err(error.to_string()),
+        RunError::Internal(text) => pyo3::exceptions::PySystemError::new_err(format!("oxyfuel: {text}")),
     }
 }
 

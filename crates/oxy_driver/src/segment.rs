@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::frames::report_fault;
 use oxy_bytecode::InstrId;
 use oxy_frames::Frame;
-use oxy_guards::GuardProgram;
+use oxy_guards::{Exit, GuardProgram, Recipe};
 use oxy_tracer::breaks::{self, Break};
 use oxy_tracer::tracer::Options;
 use oxy_tracer::{Entry, Failure, trace};
@@ -172,6 +172,7 @@ fn compile_entry<'py>(
         counts.kernels += runner.kernel_count() as u64;
         counts.recompiles += (existing > 0) as u64;
     });
+    let returned_output = returned_output(&segment.exit);
     let made = Arc::new(Segment {
         program,
         exit: segment.exit,
@@ -179,6 +180,7 @@ fn compile_entry<'py>(
         step_next: why.is_some(),
         refusal,
         runner,
+        returned_output,
         input_count,
     });
     state.add(entry.pc, made.clone());
@@ -196,6 +198,17 @@ fn explain(state: &CodeState, frame: &Frame<'_>, pc: InstrId) -> String {
 fn scope_is_strict(py: Python<'_>) -> bool {
     let scope = py.import("oxyfuel._decorators").and_then(|m| m.getattr("SCOPE"));
     scope.and_then(|s| s.getattr("error_on_graph_break")).and_then(|v| v.extract::<Option<bool>>()).ok().flatten() == Some(true)
+}
+
+/// The output that an exit without any other business returns.
+fn returned_output(exit: &Exit) -> Option<u32> {
+    if !exit.effects.is_empty() || !exit.slots.is_empty() || !exit.stack.is_empty() {
+        return None;
+    }
+    match exit.recipes.get(exit.value?.0 as usize) {
+        Some(Recipe::Output(index)) => Some(*index),
+        _ => None,
+    }
 }
 
 fn count_break(engine: &Engine, reason: &Break) {

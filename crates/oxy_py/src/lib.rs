@@ -1,87 +1,11 @@
 //! The extension module `oxyfuel._engine`: the PyO3 surface, no decisions.
 
-use oxy_driver::call::{Target, call};
-use oxy_driver::compiled::{CompileOptions, Compiled};
+mod function;
+
 use oxy_driver::config::Value;
 use oxy_driver::engine::engine;
-use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use std::sync::Arc;
-
-/// A compiled callable. Nothing happens before the first call.
-#[pyclass(module = "oxyfuel._engine", dict, weakref, subclass)]
-struct CompiledFunction {
-    inner: RwLock<Option<Inner>>,
-    bind: bool,
-}
-
-#[derive(Clone)]
-struct Inner {
-    compiled: Arc<Compiled>,
-    target: Arc<Target>,
-    wrapped: Arc<Py<PyAny>>,
-}
-
-impl CompiledFunction {
-    fn inner(&self) -> PyResult<Inner> {
-        let inner = self.inner.read().clone();
-        inner.ok_or_else(|| pyo3::exceptions::PyReferenceError::new_err("the compiled callable was cleared by the garbage collector"))
-    }
-}
-
-#[pymethods]
-impl CompiledFunction {
-    #[new]
-    #[pyo3(signature = (r#fn, *, fullgraph, dynamic, backend, options, name, bind))]
-    fn new(
-        py: Python<'_>,
-        r#fn: Bound<'_, PyAny>,
-        fullgraph: bool,
-        dynamic: Option<bool>,
-        backend: Option<Py<PyAny>>,
-        options: Option<Bound<'_, PyDict>>,
-        name: Option<String>,
-        bind: bool,
-    ) -> PyResult<CompiledFunction> {
-        let recompile_limit = match &options {
-            Some(options) => options.get_item("recompile_limit")?.map(|limit| limit.extract()).transpose()?,
-            None => None,
-        };
-        let target = Target::new(&r#fn)?;
-        let compiled =
-            Arc::new(Compiled::new(CompileOptions { fullgraph, dynamic, backend, recompile_limit, name }));
-        engine(py).register(&compiled);
-        let inner = Inner { compiled, target: Arc::new(target), wrapped: Arc::new(r#fn.unbind()) };
-        Ok(CompiledFunction { inner: RwLock::new(Some(inner)), bind })
-    }
-
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
-        let inner = self.inner()?;
-        call(py, &inner.compiled, &inner.target, args, kwargs)
-    }
-
-    #[getter]
-    fn __wrapped__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(self.inner()?.wrapped.clone_ref(py))
-    }
-
-    fn __get__(slf: &Bound<'_, Self>, instance: Bound<'_, PyAny>, owner: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        _ = owner;
-        let py = slf.py();
-        if !slf.borrow().bind || instance.is_none() {
-            return Ok(slf.clone().into_any().unbind());
-        }
-        let method = py.import("types")?.getattr("MethodType")?;
-        Ok(method.call1((slf, instance))?.unbind())
-    }
-
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let wrapped = slf.borrow().__wrapped__(slf.py())?;
-        Ok(format!("<compiled {}>", wrapped.bind(slf.py()).repr()?))
-    }
-}
 
 /// Drops all compiled code.
 #[pyfunction]
@@ -161,7 +85,7 @@ fn compile_graph(
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
-    m.add_class::<CompiledFunction>()?;
+    function::register(m)?;
     m.add_class::<CompiledGraph>()?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(reset, m)?)?;
