@@ -290,6 +290,18 @@ impl<'py> Tracer<'py, '_> {
             let bound = descriptor.call_method1("__get__", (py.None(), class))?;
             return Ok(Some(self.existing(bound)));
         }
+        if kind.as_ptr() as usize == self.known.cached_property {
+            let function = self.existing(descriptor.getattr("func")?);
+            let val = self.call(function, vec![owner], Vec::new())?;
+            self.set_attr_generic(owner, class, name, val)?;
+            return Ok(Some(val));
+        }
+        if kind.getattr("__name__")?.extract::<String>()? == "_tuplegetter"
+            && let Kind::Tuple { items, .. } = self.peek(owner)
+        {
+            let (_, (index, _)): (Object<'py>, (usize, Object<'py>)) = descriptor.call_method0("__reduce__")?.extract()?;
+            return Ok(items.get(index).copied());
+        }
         let getter = self.type_lookup(&kind, "__get__")?;
         match getter {
             None => Ok(Some(self.external(descriptor.clone(), source))),
@@ -327,6 +339,15 @@ impl<'py> Tracer<'py, '_> {
             Kind::Const(object) => {
                 let value = object.getattr(name)?;
                 self.fresh(value).map(Some)
+            }
+            Kind::Tuple { items, class: Some(class) } => {
+                // A structure sequence (`torch.return_types`).
+                let (items, class) = (items.clone(), class.clone());
+                let fields: Vec<String> = class.getattr("__match_args__").and_then(|f| f.extract()).unwrap_or_default();
+                match fields.iter().position(|field| field == name).and_then(|index| items.get(index)) {
+                    Some(&val) => Ok(Some(val)),
+                    None => self.stop(breaks::UNSUPPORTED_ATTRIBUTE, name),
+                }
             }
             _ => self.stop(breaks::UNSUPPORTED_ATTRIBUTE, name),
         }
@@ -533,7 +554,11 @@ impl<'py> Tracer<'py, '_> {
     fn super_attr(&mut self, class: &Object<'py>, receiver: Val, name: &str) -> R<Option<Val>> {
         // For classmethods the receiver is the class itself.
         let (start, owner_is_class) = match self.kind(receiver)? {
-            Kind::Object(object) if object.is_instance_of::<PyType>() => (object.clone(), true),
+            Kind::Object(object)
+                if object.cast::<PyType>().is_ok_and(|class_of| class_of.mro().iter().any(|base| base.is(class))) =>
+            {
+                (object.clone(), true)
+            }
             _ => (self.type_of(receiver)?, false),
         };
         let mro = start.cast::<PyType>().map_err(|e| Stop::Bug(e.to_string()))?.mro();

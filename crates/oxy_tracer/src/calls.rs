@@ -96,6 +96,12 @@ impl<'py> Tracer<'py, '_> {
         if kind.getattr("__name__")?.extract::<String>()? == "_lru_cache_wrapper" {
             return self.stop(breaks::UNSUPPORTED_CALL, "a functools cache: whether it is hit depends on earlier calls");
         }
+        if kind.is(&py.import("weakref")?.getattr("ref")?) && args.is_empty() {
+            let source = self.source_of(callee);
+            let source = self.source_or_object(source, object);
+            let target = self.src(SourceKind::WeakrefTarget(source));
+            return Ok(self.external(object.call0()?, target));
+        }
         if kind.is(&self.known.types(py, "MethodWrapperType")?) {
             return self.stop(breaks::UNSUPPORTED_CALL, object.repr()?.to_string());
         }
@@ -282,7 +288,18 @@ impl<'py> Tracer<'py, '_> {
             // A bound C method of a literal or a class (`int.from_bytes`, `dict.fromkeys`).
             let literal = self.known.is_literal_type(receiver.get_type().as_any());
             let literal_class = receiver.is_instance_of::<PyType>() && self.known.is_literal_type(&receiver);
-            if literal || literal_class {
+            let name: String = object.getattr("__name__")?.extract()?;
+            if name == "fromkeys" && receiver.is(&self.py.get_type::<PyDict>()) && !args.is_empty() {
+                let none = self.none();
+                let (dict, val) = (self.dict(Default::default()), args.get(1).copied().unwrap_or(none));
+                for key in self.iterate(args[0])? {
+                    self.dict_insert(dict, key, val)?;
+                }
+                return Ok(dict);
+            }
+            // These read the clock or the time zone.
+            let reads_clock = matches!(name.as_str(), "today" | "now" | "utcnow" | "fromtimestamp");
+            if (literal || literal_class) && !reads_clock {
                 return self.call_pure(object, &args, &kwargs);
             }
         }
@@ -299,6 +316,19 @@ impl<'py> Tracer<'py, '_> {
         let Some(&receiver) = args.first() else {
             return self.raise("TypeError", &format!("unbound method {name}() needs an argument"));
         };
+        if let Some(base) = self.deque_items(receiver) {
+            return self.deque_method(receiver, base, &name, &args[1..], &kwargs);
+        }
+        if name == "__get__" && class.is(&self.known.types(self.py, "FunctionType")?) {
+            let none = match args.get(1) {
+                Some(&owner) => matches!(self.kind(owner)?, Kind::Const(object) if object.is_none()),
+                None => true,
+            };
+            return Ok(if none { receiver } else { self.add(Kind::Method { function: receiver, receiver: args[1] }) });
+        }
+        if name == "add_note" && matches!(self.kind(receiver)?, Kind::Instance(_)) && args.len() == 2 {
+            return self.add_note(receiver, args[1]);
+        }
         let of_dict = class.is(&self.py.get_type::<PyDict>()) || self.known.is_dict_class(&class);
         let container = match of_dict {
             true => self.container_part(receiver)?.unwrap_or(receiver),
@@ -311,6 +341,7 @@ impl<'py> Tracer<'py, '_> {
             return self.object_method(receiver, &name, &args[1..]);
         }
         self.realize(receiver)?;
+        let by_identity = self.used_by_identity(receiver)?;
         match self.peek(receiver) {
             Kind::Const(_) | Kind::Tuple { .. } | Kind::Set { frozen: true, .. } => self.call_pure(object, &args, &kwargs),
             Kind::Instance(instance) if name == "__init__" => {
@@ -322,6 +353,10 @@ impl<'py> Tracer<'py, '_> {
                 Ok(self.none())
             }
             Kind::Instance(_) if name == "with_traceback" => Ok(receiver),
+            // A member of an enum derived from int or str.
+            Kind::Object(_) if by_identity && self.known.is_literal_type(&class) => {
+                self.call_pure(object, &args, &kwargs)
+            }
             Kind::Object(object) if object.is_instance_of::<PyType>() && name == "__subclasses__" => {
                 self.stop(breaks::UNSUPPORTED_CALL, name)
             }
@@ -334,6 +369,21 @@ impl<'py> Tracer<'py, '_> {
                 self.stop(breaks::UNSUPPORTED_CALL, format!("{what}.{name}"))
             }
         }
+    }
+
+    /// `exception.add_note(note)`
+    fn add_note(&mut self, exception: Val, note: Val) -> R<Val> {
+        let Kind::Instance(instance) = self.peek(exception) else { return Err(Stop::Bug("not an exception".to_owned())) };
+        let notes = match instance.attrs.get("__notes__").copied() {
+            Some(notes) => notes,
+            None => {
+                let notes = self.list(Vec::new());
+                self.set_attr(exception, "__notes__", notes)?;
+                notes
+            }
+        };
+        self.list_push(notes, note)?;
+        Ok(self.none())
     }
 
     /// Methods of `object` itself.
@@ -513,6 +563,9 @@ impl<'py> Tracer<'py, '_> {
             }));
             let init = self.type_lookup(class, "__init__")?;
             let traced = init.is_some_and(|i| i.get_type().is(&self.known.types(self.py, "FunctionType").unwrap_or(i.clone())));
+            if !traced && !kwargs.is_empty() {
+                return self.stop(breaks::UNSUPPORTED_CALL, format!("{} with keyword arguments", class.repr()?));
+            }
             if traced {
                 self.init_instance(instance, class, args, kwargs)?;
             } else if let Some(first) = args.first()

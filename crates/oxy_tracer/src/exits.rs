@@ -236,6 +236,17 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                     .cast::<pyo3::types::PyType>()
                     .map_err(|e| Stop::Bug(e.to_string()))?
                     .is_subclass_of::<pyo3::exceptions::PyBaseException>()?;
+                if self.t.is_deque_class(&class)
+                    && let Some(base) = base
+                {
+                    let maxlen = match attrs.get(crate::deques::MAXLEN) {
+                        Some(&maxlen) => maxlen,
+                        None => self.t.none(),
+                    };
+                    let args = vec![self.recipe(base)?, self.recipe(maxlen)?];
+                    let callable = self.object(&class);
+                    return Ok(Recipe::Call { callable, args, kwargs: Vec::new() });
+                }
                 if let Some(base) = base {
                     let items = self.recipe(base)?;
                     let mut entries = Vec::new();
@@ -249,12 +260,21 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                     let callable = self.object(&make);
                     Recipe::Call { callable, args, kwargs: Vec::new() }
                 } else if is_exception {
-                    if !attrs.is_empty() && attrs.keys().any(|name| !name.starts_with("__") && name != "value") {
-                        return self.t.stop(breaks::REBUILD, format!("an exception {}", class.repr()?));
-                    }
                     let args = self.all(&args)?;
                     let callable = self.object(&class);
-                    Recipe::Call { callable, args, kwargs: Vec::new() }
+                    if attrs.keys().all(|name| name == "value") {
+                        return Ok(Recipe::Call { callable, args, kwargs: Vec::new() });
+                    }
+                    let mut entries = Vec::new();
+                    for (name, val) in attrs.iter().filter(|(name, _)| *name != "value") {
+                        let key = self.t.interned(name);
+                        entries.push((self.object(&key), self.recipe(*val)?));
+                    }
+                    let attributes = self.push(Recipe::Dict(entries));
+                    let args = self.push(Recipe::Tuple(args));
+                    let make = py.import("oxyfuel.polyfills")?.getattr("rebuild_exception")?;
+                    let make = self.object(&make);
+                    Recipe::Call { callable: make, args: vec![callable, args, attributes], kwargs: Vec::new() }
                 } else {
                     let mut items = Vec::new();
                     for (name, val) in &attrs {

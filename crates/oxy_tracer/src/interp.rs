@@ -277,6 +277,66 @@ impl<'py> Tracer<'py, '_> {
         if builtins.is_instance_of::<pyo3::types::PyModule>() { builtins.getattr("__dict__") } else { Ok(builtins) }
     }
 
+    /// Throws an exception into a generator: what it yields next, or `Err` of its return value.
+    pub fn throw(&mut self, generator: Val, exception: Val) -> R<Result<Val, Val>> {
+        let Kind::Generator(slot) = self.kind_mut(generator) else {
+            return Err(Stop::Bug("throw into something else".to_owned()));
+        };
+        let Some(mut frame) = slot.take() else { return Err(Stop::Raise(exception)) };
+        if !frame.started {
+            return Err(Stop::Raise(exception));
+        }
+        let unit = frame.code.clone();
+        if let Some(placed) = unit.unit().get(frame.pc)
+            && matches!(placed.instr, oxy_bytecode::Instr::Resume { origin } if origin != oxy_bytecode::ResumeOrigin::AfterYield)
+        {
+            return self.stop(breaks::GENERATOR, "an exception thrown into a generator that delegates to another");
+        }
+        // The exception happens at the yield.
+        frame.pc = InstrId(frame.pc.0.saturating_sub(1));
+        self.here.push((frame.code.clone(), frame.pc));
+        let unwound = self.unwind(&mut frame, exception, false);
+        self.here.pop();
+        unwound?;
+        match self.run(&mut frame, false)? {
+            Outcome::Yield(val) => {
+                *self.kind_mut(generator) = Kind::Generator(Some(frame));
+                Ok(Ok(val))
+            }
+            Outcome::Return(val) => Ok(Err(val)),
+            Outcome::Stopped => Err(Stop::Bug("a generator stopped".to_owned())),
+        }
+    }
+
+    /// `generator.close()`
+    pub fn close_generator(&mut self, generator: Val) -> R<Val> {
+        match self.kind(generator)? {
+            Kind::Generator(Some(frame)) if frame.started => {}
+            Kind::Generator(_) => {
+                *self.kind_mut(generator) = Kind::Generator(None);
+                return Ok(self.none());
+            }
+            _ => return Err(Stop::Bug("close of something else".to_owned())),
+        }
+        let class = self.known.builtin(self.py, "GeneratorExit")?;
+        let class = self.existing(class);
+        let exit = self.as_exception(class)?;
+        match self.throw(generator, exit) {
+            Ok(Ok(_)) => self.raise("RuntimeError", "generator ignored GeneratorExit"),
+            Ok(Err(_)) => Ok(self.none()),
+            Err(Stop::Raise(raised)) => {
+                let stop = self.known.builtin(self.py, "StopIteration")?;
+                let stop = self.existing(stop);
+                if self.is_instance(raised, class)? || self.is_instance(raised, stop)? {
+                    Ok(self.none())
+                } else {
+                    Err(Stop::Raise(raised))
+                }
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
     /// Resumes a generator with a sent value: what it yields, or `Err` of StopIteration's value.
     pub fn resume(&mut self, generator: Val, sent: Val) -> R<Result<Val, Val>> {
         let Kind::Generator(slot) = self.kind_mut(generator) else {

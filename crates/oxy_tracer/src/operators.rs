@@ -70,6 +70,17 @@ impl<'py> Tracer<'py, '_> {
             let function = self.known.operator(self.py, name)?;
             return self.call_torch(&function, vec![left, right], Vec::new());
         }
+        let (left, right) = match (op, self.peek(left), self.peek(right)) {
+            (BinaryOp::And | BinaryOp::Or | BinaryOp::Subtract | BinaryOp::Xor, a, b)
+                if matches!(a, Kind::DictView { view: crate::value::View::Keys, .. })
+                    || matches!(b, Kind::DictView { view: crate::value::View::Keys, .. }) =>
+            {
+                // Key views act as sets (and take any iterable beside them).
+                let (a, b) = (self.iterate(left)?, self.iterate(right)?);
+                (self.new_set(&a, false)?, self.new_set(&b, false)?)
+            }
+            _ => (left, right),
+        };
         if let Some(val) = self.container_op(op, inplace, left, right)? {
             return Ok(val);
         }

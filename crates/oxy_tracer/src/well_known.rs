@@ -37,6 +37,8 @@ pub struct WellKnown {
     /// C functions of torch that are one operator of the graph.
     pub operators: FxHashSet<usize>,
     /// Classes of objects that hold arguments, by address.
+    pub deque: usize,
+    pub cached_property: usize,
     pub holders: Vec<(usize, crate::partials::Holder)>,
     /// What calling an object means, by its address: filled from `builtins::table`.
     pub handlers: FxHashMap<usize, &'static crate::builtins::Handler>,
@@ -75,6 +77,14 @@ impl WellKnown {
             let class = address(object.get_type().into_any());
             literals.insert(class);
             singletons.insert(class);
+        }
+        let re = py.import("re")?;
+        for name in ["Pattern", "Match"] {
+            literals.insert(address(re.getattr(name)?));
+        }
+        let datetime = py.import("datetime")?;
+        for name in ["date", "time", "datetime", "timedelta"] {
+            literals.insert(address(datetime.getattr(name)?));
         }
         literals.insert(address(torch.getattr("device")?));
         literals.insert(address(torch.getattr("finfo")?));
@@ -141,6 +151,8 @@ impl WellKnown {
         ];
         Ok(WellKnown {
             holders,
+            deque: address(collections.getattr("deque")?),
+            cached_property: address(functools.getattr("cached_property")?),
             literals,
             singletons,
             identity_types,

@@ -608,6 +608,14 @@ pub fn typing_cast(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Va
     }
 }
 
+pub fn deque(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val> {
+    let items = match args.first().copied().or(named(kwargs, "iterable")) {
+        Some(iterable) => t.iterate(iterable)?,
+        None => Vec::new(),
+    };
+    t.new_deque(items, args.get(1).copied().or(named(kwargs, "maxlen")))
+}
+
 pub fn size(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val> {
     let function = t.known.torch.bind(t.py).getattr("Size")?;
     let args = match args.first() {

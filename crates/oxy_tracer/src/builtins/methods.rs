@@ -180,9 +180,15 @@ impl<'py> Tracer<'py, '_> {
                     }
                 };
             }
-            ("popitem", []) => {
+            ("popitem", [] | [_]) => {
+                let flag = args.first().copied().or(kwargs.iter().find(|(n, _)| n == "last").map(|(_, v)| *v));
+                let from_end = match flag {
+                    Some(flag) => self.truth(flag)?,
+                    None => true,
+                };
                 let last = match self.kind_mut(dict) {
-                    Kind::Dict { items, .. } => items.pop().map(|(_, pair)| pair),
+                    Kind::Dict { items, .. } if from_end => items.pop().map(|(_, pair)| pair),
+                    Kind::Dict { items, .. } => items.shift_remove_index(0).map(|(_, pair)| pair),
                     _ => None,
                 };
                 self.touch(dict);
@@ -371,7 +377,24 @@ impl<'py> Tracer<'py, '_> {
             },
             ("__next__", []) => f::next(self, &[generator], &[]).map(Some),
             ("__iter__", []) => Ok(Some(generator)),
-            ("close", []) if matches!(self.peek(generator), Kind::Generator(None)) => Ok(Some(self.none())),
+            ("close", []) => self.close_generator(generator).map(Some),
+            ("throw", [given, ..]) => {
+                let exception = match (args.get(1), self.kind(*given)?) {
+                    (None, _) => self.as_exception(*given)?,
+                    (Some(&value), Kind::Object(_)) => {
+                        if matches!(self.kind(value)?, Kind::Instance(_)) {
+                            value
+                        } else {
+                            return self.stop(breaks::UNSUPPORTED_CALL, "generator.throw with separate arguments");
+                        }
+                    }
+                    _ => return self.stop(breaks::UNSUPPORTED_CALL, "generator.throw with separate arguments"),
+                };
+                match self.throw(generator, exception)? {
+                    Ok(item) => Ok(Some(item)),
+                    Err(value) => f::stop_iteration(self, value).map(Some),
+                }
+            }
             _ => self.stop(breaks::UNSUPPORTED_CALL, format!("generator.{name}")),
         }
     }
