@@ -92,14 +92,8 @@ impl Analysis {
     }
 
     /// The slots of `unit` live before an instruction, in order.
-    pub fn live_vars<'a>(
-        &'a self,
-        unit: &CodeUnit,
-        id: InstrId,
-    ) -> impl Iterator<Item = Var> + use<'a> {
-        (0..unit.nlocalsplus())
-            .map(Var)
-            .filter(move |&var| self.is_live(id, var))
+    pub fn live_vars<'a>(&'a self, unit: &CodeUnit, id: InstrId) -> impl Iterator<Item = Var> + use<'a> {
+        (0..unit.nlocalsplus()).map(Var).filter(move |&var| self.is_live(id, var))
     }
 
     /// Whether an instruction is the head of a loop.
@@ -109,11 +103,7 @@ impl Analysis {
 
     /// The greatest depth at any point where the interpreter can be entered.
     pub fn max_depth(&self, unit: &CodeUnit) -> u32 {
-        let entries = unit
-            .instrs
-            .iter()
-            .zip(&self.depths)
-            .filter(|(placed, _)| placed.enterable);
+        let entries = unit.instrs.iter().zip(&self.depths).filter(|(placed, _)| placed.enterable);
         entries.filter_map(|(_, depth)| *depth).max().unwrap_or(0)
     }
 }

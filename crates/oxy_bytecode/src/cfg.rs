@@ -24,26 +24,16 @@ impl Successors {
             return Successors::default();
         };
         Successors {
-            fall_through: placed
-                .instr
-                .falls_through()
-                .then(|| InstrId(id.0.saturating_add(1))),
+            fall_through: placed.instr.falls_through().then(|| InstrId(id.0.saturating_add(1))),
             taken: placed.instr.target(),
-            handler: unit
-                .region_of(id)
-                .filter(|_| placed.instr.may_raise())
-                .map(|region| region.target),
+            handler: unit.region_of(id).filter(|_| placed.instr.may_raise()).map(|region| region.target),
         }
     }
 }
 
 /// The stack depth before every reachable instruction.
 pub(crate) fn stack_depths(unit: &CodeUnit) -> Result<Vec<Option<u32>>, AnalysisError> {
-    let mut walk = DepthWalk {
-        unit,
-        depths: vec![None; unit.instrs.len()],
-        work: Vec::new(),
-    };
+    let mut walk = DepthWalk { unit, depths: vec![None; unit.instrs.len()], work: Vec::new() };
     walk.arrive(InstrId(0), InstrId(0), 0)?;
     while let Some(id) = walk.work.pop() {
         walk.leave(id)?;
@@ -60,8 +50,7 @@ struct DepthWalk<'a> {
 impl DepthWalk<'_> {
     /// Propagates an instruction's depth to its successors.
     fn leave(&mut self, id: InstrId) -> Result<(), AnalysisError> {
-        let (Some(placed), Some(&Some(depth))) = (self.unit.get(id), self.depths.get(id.index()))
-        else {
+        let (Some(placed), Some(&Some(depth))) = (self.unit.get(id), self.depths.get(id.index())) else {
             return Ok(());
         };
         let next = Successors::of(self.unit, id);
@@ -74,11 +63,7 @@ impl DepthWalk<'_> {
         }
         if let (Some(target), Some(region)) = (next.handler, self.unit.region_of(id)) {
             if depth < region.depth {
-                return Err(AnalysisError::ShallowRegion {
-                    at: id,
-                    depth,
-                    needed: region.depth,
-                });
+                return Err(AnalysisError::ShallowRegion { at: id, depth, needed: region.depth });
             }
             self.arrive(id, target, region.handler_depth())?;
         }
@@ -87,18 +72,13 @@ impl DepthWalk<'_> {
 
     /// Records the depth at an instruction reached from another.
     fn arrive(&mut self, from: InstrId, id: InstrId, depth: u32) -> Result<(), AnalysisError> {
-        let (Some(placed), Some(known)) = (self.unit.get(id), self.depths.get_mut(id.index()))
-        else {
+        let (Some(placed), Some(known)) = (self.unit.get(id), self.depths.get_mut(id.index())) else {
             return Err(AnalysisError::RunsOffEnd { at: from });
         };
         // Between the neutral instructions of one concrete instruction the depth may exceed what the
         // interpreter allocates: no such point exists in its own execution.
         if placed.enterable && depth > self.unit.stacksize {
-            return Err(AnalysisError::StackOverflow {
-                at: id,
-                depth,
-                stacksize: self.unit.stacksize,
-            });
+            return Err(AnalysisError::StackOverflow { at: id, depth, stacksize: self.unit.stacksize });
         }
         match *known {
             None => {
@@ -107,11 +87,7 @@ impl DepthWalk<'_> {
                 Ok(())
             }
             Some(depth_before) if depth_before == depth => Ok(()),
-            Some(depth_before) => Err(AnalysisError::InconsistentDepth {
-                at: id,
-                from,
-                depths: (depth_before, depth),
-            }),
+            Some(depth_before) => Err(AnalysisError::InconsistentDepth { at: id, from, depths: (depth_before, depth) }),
         }
     }
 }
@@ -120,11 +96,7 @@ fn apply(id: InstrId, depth: u32, effect: StackEffect) -> Result<u32, AnalysisEr
     depth
         .checked_sub(effect.pops)
         .and_then(|rest| rest.checked_add(effect.pushes))
-        .ok_or(AnalysisError::StackUnderflow {
-            at: id,
-            depth,
-            pops: effect.pops,
-        })
+        .ok_or(AnalysisError::StackUnderflow { at: id, depth, pops: effect.pops })
 }
 
 /// The heads of loops: targets of edges that go back to an instruction still being explored depth-first.

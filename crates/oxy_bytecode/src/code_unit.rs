@@ -184,30 +184,19 @@ impl CodeUnit {
     }
 
     /// All instructions with their ids.
-    pub fn iter(
-        &self,
-    ) -> impl DoubleEndedIterator<Item = (InstrId, &PlacedInstr)> + ExactSizeIterator {
-        self.instrs
-            .iter()
-            .enumerate()
-            .map(|(i, placed)| (InstrId(i as u32), placed))
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (InstrId, &PlacedInstr)> + ExactSizeIterator {
+        self.instrs.iter().enumerate().map(|(i, placed)| (InstrId(i as u32), placed))
     }
 
     /// The instruction at which the interpreter would be entered at this word; `None` inside a group.
     pub fn entry_at(&self, word: WordOffset) -> Option<InstrId> {
         let index = self.instrs.partition_point(|p| p.start < word);
-        self.instrs
-            .get(index)
-            .filter(|p| p.start == word && p.enterable)
-            .map(|_| InstrId(index as u32))
+        self.instrs.get(index).filter(|p| p.start == word && p.enterable).map(|_| InstrId(index as u32))
     }
 
     /// The first instruction of the group that contains this word (of any kind: extension, opcode or cache).
     pub fn group_containing(&self, word: WordOffset) -> Option<InstrId> {
-        let last = self
-            .instrs
-            .partition_point(|p| p.start <= word)
-            .checked_sub(1)?;
+        let last = self.instrs.partition_point(|p| p.start <= word).checked_sub(1)?;
         let placed = self.instrs.get(last).filter(|p| word < p.next)?;
         self.entry_at(placed.start)
     }
@@ -230,11 +219,7 @@ impl CodeUnit {
 
     /// The free variables: the last slots.
     pub fn free_vars(&self) -> impl Iterator<Item = Var> + '_ {
-        self.local_kinds
-            .iter()
-            .enumerate()
-            .filter(|(_, kind)| kind.is_free())
-            .map(|(i, _)| Var(i as u32))
+        self.local_kinds.iter().enumerate().filter(|(_, kind)| kind.is_free()).map(|(i, _)| Var(i as u32))
     }
 
     /// How many leading slots hold parameters, `*args` and `**kwargs` included.

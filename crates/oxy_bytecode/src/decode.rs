@@ -84,17 +84,11 @@ pub(crate) struct Concrete {
 
 impl Concrete {
     pub fn unknown(&self) -> DecodeError {
-        DecodeError::UnknownOpcode {
-            at: self.offset,
-            opcode: self.opcode,
-        }
+        DecodeError::UnknownOpcode { at: self.offset, opcode: self.opcode }
     }
 
     pub fn bad(&self) -> DecodeError {
-        DecodeError::BadArgument {
-            at: self.offset,
-            arg: self.arg,
-        }
+        DecodeError::BadArgument { at: self.offset, arg: self.arg }
     }
 
     /// The argument as a variable.
@@ -129,11 +123,7 @@ impl Concrete {
 
     /// The argument, which must be in a range.
     pub fn within(&self, range: std::ops::RangeInclusive<u32>) -> Result<u32, DecodeError> {
-        if range.contains(&self.arg) {
-            Ok(self.arg)
-        } else {
-            Err(self.bad())
-        }
+        if range.contains(&self.arg) { Ok(self.arg) } else { Err(self.bad()) }
     }
 
     /// The argument as a stack depth: 1 is the top.
@@ -143,10 +133,7 @@ impl Concrete {
 
     /// A closed enum's value at an index taken from the argument.
     pub fn choose<T: Copy>(&self, values: &[T], index: u32) -> Result<T, DecodeError> {
-        values
-            .get(index as usize)
-            .copied()
-            .ok_or_else(|| self.bad())
+        values.get(index as usize).copied().ok_or_else(|| self.bad())
     }
 
     /// An arithmetic operator: the plain ones, then the in-place ones in the same order.
@@ -171,21 +158,13 @@ impl Concrete {
     ///
     /// Targets are words until the whole code is decoded and [`Emitter::finish`] makes them instruction ids.
     pub fn forward(&self, skip: u32) -> Result<InstrId, DecodeError> {
-        let word = self
-            .next
-            .0
-            .checked_add(self.arg)
-            .and_then(|w| w.checked_add(skip));
+        let word = self.next.0.checked_add(self.arg).and_then(|w| w.checked_add(skip));
         word.map(InstrId).ok_or_else(|| self.bad())
     }
 
     /// A target before this instruction.
     pub fn backward(&self) -> Result<InstrId, DecodeError> {
-        self.next
-            .0
-            .checked_sub(self.arg)
-            .map(InstrId)
-            .ok_or_else(|| self.bad())
+        self.next.0.checked_sub(self.arg).map(InstrId).ok_or_else(|| self.bad())
     }
 }
 
@@ -209,19 +188,13 @@ impl Emitter<'_> {
         if self.prefix.is_some() {
             return Err(DecodeError::DanglingPrefix { at: op.offset });
         }
-        self.prefix = Some(Prefix {
-            start: op.start,
-            kw_names: Some(op.constant()),
-        });
+        self.prefix = Some(Prefix { start: op.start, kw_names: Some(op.constant()) });
         Ok(())
     }
 
     /// Notes that the call that follows starts here, unless it started before.
     pub fn hold(&mut self, op: &Concrete) -> Result<(), DecodeError> {
-        self.prefix.get_or_insert(Prefix {
-            start: op.start,
-            kw_names: None,
-        });
+        self.prefix.get_or_insert(Prefix { start: op.start, kw_names: None });
         Ok(())
     }
 
@@ -241,13 +214,7 @@ impl Emitter<'_> {
             return Err(DecodeError::BadVariable { at: op.offset, var });
         }
         let enterable = self.instrs.last().is_none_or(|last| last.start != start);
-        self.instrs.push(PlacedInstr {
-            instr,
-            start,
-            offset: op.offset,
-            next: op.next,
-            enterable,
-        });
+        self.instrs.push(PlacedInstr { instr, start, offset: op.offset, next: op.next, enterable });
         Ok(())
     }
 }
@@ -272,35 +239,20 @@ pub(crate) fn variable_of(instr: &Instr) -> Option<Var> {
 
 /// Decodes a code object.
 pub(crate) fn decode(version: PythonVersion, raw: &RawCode<'_>) -> Result<CodeUnit, DecodeError> {
-    let mut emitter = Emitter {
-        local_kinds: raw.localsplus_kinds,
-        instrs: Vec::new(),
-        prefix: None,
-    };
-    let mut words = Words {
-        version,
-        code: raw.code,
-        word: 0,
-    };
+    let mut emitter = Emitter { local_kinds: raw.localsplus_kinds, instrs: Vec::new(), prefix: None };
+    let mut words = Words { version, code: raw.code, word: 0 };
     while let Some(op) = words.next()? {
         (version.table().translate)(&op, &mut emitter)?;
     }
     if emitter.prefix.is_some() {
-        return Err(DecodeError::DanglingPrefix {
-            at: WordOffset(words.word),
-        });
+        return Err(DecodeError::DanglingPrefix { at: WordOffset(words.word) });
     }
     let mut unit = CodeUnit {
         version,
         instrs: emitter.instrs,
         regions: Vec::new(),
         locations: Locations::parse(raw.line_table, raw.firstlineno)?,
-        local_kinds: raw
-            .localsplus_kinds
-            .iter()
-            .copied()
-            .map(LocalKind)
-            .collect(),
+        local_kinds: raw.localsplus_kinds.iter().copied().map(LocalKind).collect(),
         argcount: raw.argcount,
         posonlyargcount: raw.posonlyargcount,
         kwonlyargcount: raw.kwonlyargcount,
@@ -320,10 +272,7 @@ fn resolve_targets(unit: &mut CodeUnit) -> Result<(), DecodeError> {
         let Some(word) = placed.instr.target().map(|id| WordOffset(id.0)) else {
             continue;
         };
-        let id = unit.entry_at(word).ok_or(DecodeError::BadTarget {
-            at: placed.offset,
-            target: word,
-        })?;
+        let id = unit.entry_at(word).ok_or(DecodeError::BadTarget { at: placed.offset, target: word })?;
         if let Some(target) = unit.instrs[index].instr.target_mut() {
             *target = id;
         }
@@ -353,9 +302,7 @@ impl Words<'_> {
             let arg = extended | u32::from(low);
             self.word += 1;
             if opcode == self.version.table().extended_arg {
-                extended = arg
-                    .checked_mul(256)
-                    .ok_or(DecodeError::BadArgument { at, arg })?;
+                extended = arg.checked_mul(256).ok_or(DecodeError::BadArgument { at, arg })?;
                 continue;
             }
             let Some((_, caches)) = (self.version.table().opcode)(opcode) else {
@@ -366,13 +313,7 @@ impl Words<'_> {
                 return Err(DecodeError::Truncated { at });
             }
             let next = WordOffset(self.word);
-            return Ok(Some(Concrete {
-                opcode,
-                arg,
-                start,
-                offset: at,
-                next,
-            }));
+            return Ok(Some(Concrete { opcode, arg, start, offset: at, next }));
         }
     }
 }

@@ -75,19 +75,14 @@ impl DumpReader {
             Some("consts") => &mut self.consts,
             Some("code") => return self.code(fields).map(Some),
             _ => {
-                return Err(DumpError {
-                    field: "kind of line",
-                });
+                return Err(DumpError { field: "kind of line" });
             }
         };
         *symbols = fields.map(str::to_owned).collect();
         Ok(None)
     }
 
-    fn code<'a>(
-        &mut self,
-        mut fields: impl Iterator<Item = &'a str>,
-    ) -> Result<DumpedCode, DumpError> {
+    fn code<'a>(&mut self, mut fields: impl Iterator<Item = &'a str>) -> Result<DumpedCode, DumpError> {
         let mut next = |field| fields.next().ok_or(DumpError { field });
         Ok(DumpedCode {
             version: version(next("version")?)?,
@@ -99,17 +94,13 @@ impl DumpReader {
                 }
                 counts
             },
-            firstlineno: next("firstlineno")?.parse().map_err(|_| DumpError {
-                field: "firstlineno",
-            })?,
+            firstlineno: next("firstlineno")?.parse().map_err(|_| DumpError { field: "firstlineno" })?,
             localsplus_kinds: bytes(next("kinds")?)?,
             code: bytes(next("code")?)?,
             exception_table: bytes(next("exceptions")?)?,
             line_table: bytes(next("lines")?)?,
             positions: positions(next("positions")?)?,
-            jumps: list(next("jumps")?)
-                .map(|n| number(n).map(WordOffset))
-                .collect::<Result<_, _>>()?,
+            jumps: list(next("jumps")?).map(|n| number(n).map(WordOffset)).collect::<Result<_, _>>()?,
             locals: std::mem::take(&mut self.locals),
             names: std::mem::take(&mut self.names),
             consts: std::mem::take(&mut self.consts),
@@ -135,11 +126,7 @@ fn version(field: &str) -> Result<PythonVersion, DumpError> {
 }
 
 fn bytes(field: &str) -> Result<Vec<u8>, DumpError> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .ok_or(DumpError { field: "bytes" })
-    };
+    let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(DumpError { field: "bytes" });
     let pairs = field.as_bytes().chunks(2).map(|pair| match *pair {
         [high, low] => Ok((digit(high)? * 16 + digit(low)?) as u8),
         _ => Err(DumpError { field: "bytes" }),

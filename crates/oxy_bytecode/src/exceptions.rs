@@ -11,10 +11,7 @@ use crate::{
 /// CPython finds a handler by the raising opcode's own word, so an instruction belongs to a region by its
 /// `offset`, not by where its group starts.
 pub(crate) fn parse(table: &[u8], unit: &CodeUnit) -> Result<Vec<Region>, DecodeError> {
-    let mut reader = Reader {
-        bytes: table,
-        position: 0,
-    };
+    let mut reader = Reader { bytes: table, position: 0 };
     let mut regions = Vec::new();
     let mut covered = 0u32;
     while !reader.is_at_end() {
@@ -30,10 +27,7 @@ pub(crate) fn parse(table: &[u8], unit: &CodeUnit) -> Result<Vec<Region>, Decode
         let region = Region {
             start: first_at_or_after(unit, start),
             end: first_at_or_after(unit, end),
-            target: unit.entry_at(target).ok_or(DecodeError::BadTarget {
-                at: WordOffset(start),
-                target,
-            })?,
+            target: unit.entry_at(target).ok_or(DecodeError::BadTarget { at: WordOffset(start), target })?,
             depth: depth_and_lasti >> 1,
             push_lasti: depth_and_lasti & 1 != 0,
         };
@@ -59,9 +53,7 @@ impl Reader<'_> {
     }
 
     fn error(&self) -> DecodeError {
-        DecodeError::ExceptionTable {
-            byte: self.position as u32,
-        }
+        DecodeError::ExceptionTable { byte: self.position as u32 }
     }
 
     /// Six bits per byte, most significant first; 0x40 marks that more follow (0x80 marks an entry's first byte).

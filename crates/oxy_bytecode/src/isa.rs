@@ -302,11 +302,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    const NONE: Flags = Flags {
-        may_raise: false,
-        jumps: false,
-        ends: false,
-    };
+    const NONE: Flags = Flags { may_raise: false, jumps: false, ends: false };
 }
 
 macro_rules! taken_effect {
@@ -314,10 +310,7 @@ macro_rules! taken_effect {
         None
     };
     ($pops:expr, $pushes:expr) => {
-        Some(StackEffect {
-            pops: $pops,
-            pushes: $pushes,
-        })
+        Some(StackEffect { pops: $pops, pushes: $pushes })
     };
 }
 
@@ -417,11 +410,7 @@ impl Instr {
         match *self {
             Instr::LoadFast { checked, .. } => checked,
             Instr::Jump { polls, .. } => polls,
-            Instr::PopJumpIf {
-                condition: Condition::None | Condition::NotNone,
-                polls,
-                ..
-            } => polls,
+            Instr::PopJumpIf { condition: Condition::None | Condition::NotNone, polls, .. } => polls,
             _ => self.flags().may_raise,
         }
     }

@@ -23,27 +23,18 @@ impl LiveSets {
     /// Whether a slot is in the set of an instruction.
     pub fn contains(&self, id: InstrId, var: Var) -> bool {
         let word = var.index() / 64;
-        word < self.words_per_set
-            && self
-                .set(id)
-                .get(word)
-                .is_some_and(|bits| bits >> (var.0 % 64) & 1 != 0)
+        word < self.words_per_set && self.set(id).get(word).is_some_and(|bits| bits >> (var.0 % 64) & 1 != 0)
     }
 
     fn set(&self, id: InstrId) -> &[u64] {
         let start = id.index().saturating_mul(self.words_per_set);
-        self.words
-            .get(start..start.saturating_add(self.words_per_set))
-            .unwrap_or(&[])
+        self.words.get(start..start.saturating_add(self.words_per_set)).unwrap_or(&[])
     }
 
     /// Computes the slots live before every instruction.
     pub fn of(unit: &CodeUnit) -> LiveSets {
         let words_per_set = unit.local_kinds.len().div_ceil(64);
-        let mut sets = LiveSets {
-            words_per_set,
-            words: vec![0; words_per_set * unit.instrs.len()],
-        };
+        let mut sets = LiveSets { words_per_set, words: vec![0; words_per_set * unit.instrs.len()] };
         let mut live = vec![0u64; words_per_set];
         // Sets only grow, so this ends; backwards over the code, most functions need two or three rounds.
         loop {

@@ -38,10 +38,7 @@ impl Locations {
 
     /// Parses `co_linetable`.
     pub fn parse(table: &[u8], firstlineno: i32) -> Result<Locations, DecodeError> {
-        let mut reader = Reader {
-            bytes: table,
-            position: 0,
-        };
+        let mut reader = Reader { bytes: table, position: 0 };
         let mut runs = Vec::new();
         let mut line = i64::from(firstlineno);
         let mut word = 0u32;
@@ -53,10 +50,7 @@ impl Locations {
             let length = u32::from(first & 7) + 1;
             let location = reader.location((first >> 3) & 15, &mut line)?;
             word = word.checked_add(length).ok_or_else(|| reader.error())?;
-            runs.push(Run {
-                end: WordOffset(word),
-                location,
-            });
+            runs.push(Run { end: WordOffset(word), location });
         }
         Ok(Locations { runs })
     }
@@ -84,9 +78,7 @@ impl Reader<'_> {
     }
 
     fn error(&self) -> DecodeError {
-        DecodeError::LineTable {
-            byte: self.position as u32,
-        }
+        DecodeError::LineTable { byte: self.position as u32 }
     }
 
     fn byte(&mut self) -> Result<u32, DecodeError> {
@@ -113,11 +105,7 @@ impl Reader<'_> {
     /// The sign is the lowest bit.
     fn signed_varint(&mut self) -> Result<i64, DecodeError> {
         let value = i64::from(self.varint()?);
-        Ok(if value & 1 != 0 {
-            -(value >> 1)
-        } else {
-            value >> 1
-        })
+        Ok(if value & 1 != 0 { -(value >> 1) } else { value >> 1 })
     }
 
     fn location(&mut self, code: u8, line: &mut i64) -> Result<Location, DecodeError> {
@@ -127,11 +115,7 @@ impl Reader<'_> {
                 *line += self.signed_varint()?;
                 let end_delta = self.varint()?;
                 // Columns are stored plus one; zero means unknown.
-                (
-                    end_delta,
-                    self.varint()?.checked_sub(1),
-                    self.varint()?.checked_sub(1),
-                )
+                (end_delta, self.varint()?.checked_sub(1), self.varint()?.checked_sub(1))
             }
             kind::NO_COLUMNS => {
                 *line += self.signed_varint()?;

@@ -346,17 +346,12 @@ impl FunctionFlags {
 
     /// Whether the stack holds this attribute.
     pub fn has(self, attribute: FunctionAttribute) -> bool {
-        Self::BITS
-            .iter()
-            .any(|&(bit, a)| a == attribute && self.0 & bit != 0)
+        Self::BITS.iter().any(|&(bit, a)| a == attribute && self.0 & bit != 0)
     }
 
     /// How many attributes are on the stack.
     pub fn count(self) -> u32 {
-        Self::BITS
-            .iter()
-            .filter(|(bit, _)| self.0 & bit != 0)
-            .count() as u32
+        Self::BITS.iter().filter(|(bit, _)| self.0 & bit != 0).count() as u32
     }
 }
 

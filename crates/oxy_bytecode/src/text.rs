@@ -45,27 +45,15 @@ pub struct Listing<'a> {
 impl<'a> Listing<'a> {
     /// The plain listing of a unit.
     pub fn new(unit: &'a CodeUnit) -> Listing<'a> {
-        Listing {
-            unit,
-            analysis: None,
-            symbols: Symbols::default(),
-        }
+        Listing { unit, analysis: None, symbols: Symbols::default() }
     }
 }
 
 impl fmt::Display for Listing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit;
-        let (version, args, locals, stack) = (
-            unit.version,
-            unit.argcount,
-            unit.nlocalsplus(),
-            unit.stacksize,
-        );
-        writeln!(
-            f,
-            "code {version} args={args} locals={locals} stack={stack}"
-        )?;
+        let (version, args, locals, stack) = (unit.version, unit.argcount, unit.nlocalsplus(), unit.stacksize);
+        writeln!(f, "code {version} args={args} locals={locals} stack={stack}")?;
         let is_target = targets(unit);
         let mut line = None;
         for (id, placed) in unit.iter() {
@@ -77,12 +65,7 @@ impl fmt::Display for Listing<'_> {
                     None => writeln!(f, "  no line")?,
                 }
             }
-            write!(
-                f,
-                "    {:<6} {:<5}",
-                id.to_string(),
-                placed.offset.to_string()
-            )?;
+            write!(f, "    {:<6} {:<5}", id.to_string(), placed.offset.to_string())?;
             if let Some(analysis) = self.analysis {
                 match analysis.depth(id) {
                     Some(depth) => write!(f, " {:<4}", format!("d{depth}"))?,
@@ -95,11 +78,7 @@ impl fmt::Display for Listing<'_> {
         }
         for region in &unit.regions {
             let lasti = if region.push_lasti { " lasti" } else { "" };
-            writeln!(
-                f,
-                "  {}..{} -> {} depth={}{lasti}",
-                region.start, region.end, region.target, region.depth
-            )?;
+            writeln!(f, "  {}..{} -> {} depth={}{lasti}", region.start, region.end, region.target, region.depth)?;
         }
         Ok(())
     }
@@ -109,10 +88,7 @@ impl Listing<'_> {
     fn mark(&self, id: InstrId, is_target: &[bool]) -> char {
         if self.unit.get(id).is_some_and(|placed| !placed.enterable) {
             '+'
-        } else if self
-            .analysis
-            .is_some_and(|analysis| analysis.is_loop_header(id))
-        {
+        } else if self.analysis.is_some_and(|analysis| analysis.is_loop_header(id)) {
             '*'
         } else if is_target.get(id.index()).copied().unwrap_or(false) {
             '>'
@@ -122,8 +98,7 @@ impl Listing<'_> {
     }
 
     fn write_symbol(&self, instr: &Instr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let local =
-            crate::decode::variable_of(instr).and_then(|var| self.symbols.locals.get(var.index()));
+        let local = crate::decode::variable_of(instr).and_then(|var| self.symbols.locals.get(var.index()));
         let name = name_of(instr).and_then(|name| self.symbols.names.get(name.index()));
         let constant = const_of(instr).and_then(|id| self.symbols.consts.get(id.index()));
         match local.or(name).or(constant) {
@@ -136,10 +111,7 @@ impl Listing<'_> {
 /// Which instructions are jumped to or handle exceptions.
 fn targets(unit: &CodeUnit) -> Vec<bool> {
     let mut is_target = vec![false; unit.instrs.len()];
-    let jumps = unit
-        .instrs
-        .iter()
-        .filter_map(|placed| placed.instr.target());
+    let jumps = unit.instrs.iter().filter_map(|placed| placed.instr.target());
     for id in jumps.chain(unit.regions.iter().map(|region| region.target)) {
         if let Some(flag) = is_target.get_mut(id.index()) {
             *flag = true;
@@ -172,11 +144,7 @@ fn name_of(instr: &Instr) -> Option<NameId> {
 /// The `co_consts` entry an instruction uses.
 fn const_of(instr: &Instr) -> Option<ConstId> {
     match *instr {
-        Instr::LoadConst { index }
-        | Instr::Call {
-            kw: KwNames::Const(index),
-            ..
-        } => Some(index),
+        Instr::LoadConst { index } | Instr::Call { kw: KwNames::Const(index), .. } => Some(index),
         _ => None,
     }
 }

@@ -34,10 +34,7 @@ impl PythonVersion {
 
     /// The version with this `sys.version_info[:2]`, if it is supported.
     pub fn new(major: u8, minor: u8) -> Option<PythonVersion> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|v| v.0.number == (major, minor))
+        Self::ALL.iter().copied().find(|v| v.0.number == (major, minor))
     }
 
     /// `sys.version_info[:2]`

@@ -21,16 +21,8 @@ fn listing(dump: &str) -> String {
         };
         let unit = CodeUnit::decode(dumped.version, &dumped.raw()).unwrap();
         let analysis = Analysis::of(&unit).unwrap();
-        let symbols = Symbols {
-            locals: &dumped.locals,
-            names: &dumped.names,
-            consts: &dumped.consts,
-        };
-        let listing = Listing {
-            unit: &unit,
-            analysis: Some(&analysis),
-            symbols,
-        };
+        let symbols = Symbols { locals: &dumped.locals, names: &dumped.names, consts: &dumped.consts };
+        let listing = Listing { unit: &unit, analysis: Some(&analysis), symbols };
         text += &format!("== {}\n{listing}\n", dumped.place);
     }
     text
@@ -58,8 +50,5 @@ fn fixtures_decode_to_their_listings() {
         }
         assert!(dumps > 0, "no fixtures for {version}");
     }
-    assert!(
-        wrong.is_empty(),
-        "listings differ, look at them with BLESS=1: {wrong:#?}"
-    );
+    assert!(wrong.is_empty(), "listings differ, look at them with BLESS=1: {wrong:#?}");
 }

@@ -25,13 +25,7 @@ oxy_bytecode::for_each_instr!(implement_spell![]);
 
 #[test]
 fn dispatch_passes_operands_and_arguments() {
-    let instr = Instr::LoadFast {
-        var: Var(3),
-        checked: true,
-    };
-    assert_eq!(
-        dispatch(&mut Speller, &instr, "> "),
-        "> load_fast %3 checked"
-    );
+    let instr = Instr::LoadFast { var: Var(3), checked: true };
+    assert_eq!(dispatch(&mut Speller, &instr, "> "), "> load_fast %3 checked");
     assert_eq!(dispatch(&mut Speller, &Instr::GetLen {}, ""), "get_len");
 }

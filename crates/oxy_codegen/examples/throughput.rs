@@ -9,20 +9,15 @@ type Entry = unsafe extern "C" fn(*const *mut u8, i64, i64);
 
 /// CPU seconds of this thread: the machine may be busy.
 fn now() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid out-pointer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 fn main() {
-    let target = std::env::var("OXY_TEST_CPU").map_or_else(
-        |_| HostTarget::detect(),
-        |cpu| HostTarget::with_cpu(&cpu).unwrap(),
-    );
+    let target =
+        std::env::var("OXY_TEST_CPU").map_or_else(|_| HostTarget::detect(), |cpu| HostTarget::with_cpu(&cpu).unwrap());
     println!("{} ({} bits)", target.cpu, target.vector_bits);
     let linker = Linker::new().unwrap();
     let folder = format!("{}/../oxy_loops/tests/kernels", env!("CARGO_MANIFEST_DIR"));
@@ -41,8 +36,7 @@ fn main() {
         if !only.is_empty() && !only.iter().any(|o| o == name) {
             continue;
         }
-        let kernel =
-            parse(&std::fs::read_to_string(format!("{folder}/{name}.oxy")).unwrap()).unwrap();
+        let kernel = parse(&std::fs::read_to_string(format!("{folder}/{name}.oxy")).unwrap()).unwrap();
         measure(&kernel, &target, &linker);
     }
 }
@@ -56,11 +50,7 @@ fn measure(kernel: &Kernel, target: &HostTarget, linker: &Linker) {
         let object = compile(&[kernel], target).unwrap();
         compile_ms = compile_ms.min(now() * 1e3 - start * 1e3);
         let start = now();
-        linked = Some(
-            linker
-                .link(object.as_bytes(), &[kernel.name.as_str()])
-                .unwrap(),
-        );
+        linked = Some(linker.link(object.as_bytes(), &[kernel.name.as_str()]).unwrap());
         link_ms = link_ms.min((now() - start) * 1e3);
     }
     let linked = linked.unwrap();
@@ -68,11 +58,7 @@ fn measure(kernel: &Kernel, target: &HostTarget, linker: &Linker) {
     let mut buffers: Vec<Vec<u8>> = kernel
         .params
         .iter()
-        .map(|p| {
-            (0..points as usize)
-                .flat_map(|i| element(p.dtype.itemsize(), i))
-                .collect()
-        })
+        .map(|p| (0..points as usize).flat_map(|i| element(p.dtype.itemsize(), i)).collect())
         .collect();
     let pointers: Vec<*mut u8> = buffers.iter_mut().map(|b| b.as_mut_ptr()).collect();
     let mut best = f64::MAX;

@@ -73,23 +73,13 @@ pub struct Val<'c> {
 
 impl<'c> Val<'c> {
     pub fn scalar(kind: Kind, value: Value<'c>) -> Val<'c> {
-        Val {
-            kind,
-            lanes: 1,
-            copies: 1,
-            values: [value; MAX_COPIES],
-        }
+        Val { kind, lanes: 1, copies: 1, values: [value; MAX_COPIES] }
     }
 
     /// A bundle of the given values, at least one and at most `MAX_COPIES`.
     pub fn bundle(kind: Kind, lanes: u32, values: &[Value<'c>]) -> Val<'c> {
         let filled = std::array::from_fn(|i| values[i.min(values.len() - 1)]);
-        Val {
-            kind,
-            lanes,
-            copies: values.len() as u32,
-            values: filled,
-        }
+        Val { kind, lanes, copies: values.len() as u32, values: filled }
     }
 
     /// The value of one copy; a bundle with one copy has it everywhere.
@@ -119,12 +109,7 @@ pub struct Emit<'c> {
 
 impl<'c> Emit<'c> {
     /// Opens a function that has no body yet.
-    pub fn new(
-        context: &'c Context,
-        target: &'c HostTarget,
-        module: Module<'c>,
-        function: Function<'c>,
-    ) -> Emit<'c> {
+    pub fn new(context: &'c Context, target: &'c HostTarget, module: Module<'c>, function: Function<'c>) -> Emit<'c> {
         let (entry, builder) = (context.builder(), context.builder());
         entry.position_at_end(module.append_block(function));
         let start = module.append_block(function);
@@ -199,9 +184,7 @@ impl<'c> Emit<'c> {
             return Value::const_vector(&vec![value; lanes as usize]);
         }
         let empty = value.ty().vector(lanes).poison();
-        let first = self
-            .builder
-            .insert(empty, value, self.context.int(32).int_const(0));
+        let first = self.builder.insert(empty, value, self.context.int(32).int_const(0));
         self.builder.shuffle(first, empty, &vec![0; lanes as usize])
     }
 
@@ -210,11 +193,7 @@ impl<'c> Emit<'c> {
         if a.lanes == lanes || lanes == 1 {
             return a;
         }
-        let values: Vec<Value> = a
-            .values()
-            .iter()
-            .map(|v| self.splat_value(*v, lanes))
-            .collect();
+        let values: Vec<Value> = a.values().iter().map(|v| self.splat_value(*v, lanes)).collect();
         Val::bundle(a.kind, lanes, &values)
     }
 
@@ -238,18 +217,10 @@ impl<'c> Emit<'c> {
         out
     }
 
-    fn zip(
-        &self,
-        a: Val<'c>,
-        b: Val<'c>,
-        kind: Kind,
-        f: impl Fn(Value<'c>, Value<'c>) -> Value<'c>,
-    ) -> Val<'c> {
+    fn zip(&self, a: Val<'c>, b: Val<'c>, kind: Kind, f: impl Fn(Value<'c>, Value<'c>) -> Value<'c>) -> Val<'c> {
         let lanes = a.lanes.max(b.lanes);
         let (a, b) = (self.widen(a, lanes), self.widen(b, lanes));
-        let values: Vec<Value> = (0..a.copies.max(b.copies))
-            .map(|i| f(a.copy(i), b.copy(i)))
-            .collect();
+        let values: Vec<Value> = (0..a.copies.max(b.copies)).map(|i| f(a.copy(i), b.copy(i))).collect();
         Val::bundle(kind, lanes, &values)
     }
 
@@ -260,22 +231,14 @@ impl<'c> Emit<'c> {
         f: impl Fn(Value<'c>, Value<'c>, Value<'c>) -> Value<'c>,
     ) -> Val<'c> {
         let lanes = a.lanes.max(b.lanes).max(c.lanes);
-        let (a, b, c) = (
-            self.widen(a, lanes),
-            self.widen(b, lanes),
-            self.widen(c, lanes),
-        );
+        let (a, b, c) = (self.widen(a, lanes), self.widen(b, lanes), self.widen(c, lanes));
         let copies = a.copies.max(b.copies).max(c.copies);
-        let values: Vec<Value> = (0..copies)
-            .map(|i| f(a.copy(i), b.copy(i), c.copy(i)))
-            .collect();
+        let values: Vec<Value> = (0..copies).map(|i| f(a.copy(i), b.copy(i), c.copy(i))).collect();
         Val::bundle(kind, lanes, &values)
     }
 
     fn unary_intrinsic(&self, name: &str, a: Val<'c>) -> Val<'c> {
-        self.map(a, a.kind, |v| {
-            self.builder.intrinsic(&self.module, name, &[v.ty()], &[v])
-        })
+        self.map(a, a.kind, |v| self.builder.intrinsic(&self.module, name, &[v.ty()], &[v]))
     }
 
     // ---- floats ----
@@ -302,10 +265,7 @@ impl<'c> Emit<'c> {
 
     /// a*b + c rounded once.
     pub fn fma(&self, a: Val<'c>, b: Val<'c>, c: Val<'c>) -> Val<'c> {
-        self.zip3((a, b, c), a.kind, |a, b, c| {
-            self.builder
-                .intrinsic(&self.module, "llvm.fma", &[a.ty()], &[a, b, c])
-        })
+        self.zip3((a, b, c), a.kind, |a, b, c| self.builder.intrinsic(&self.module, "llvm.fma", &[a.ty()], &[a, b, c]))
     }
 
     pub fn fabs(&self, a: Val<'c>) -> Val<'c> {
@@ -334,8 +294,7 @@ impl<'c> Emit<'c> {
 
     pub fn copysign(&self, magnitude: Val<'c>, sign: Val<'c>) -> Val<'c> {
         self.zip(magnitude, sign, magnitude.kind, |a, b| {
-            self.builder
-                .intrinsic(&self.module, "llvm.copysign", &[a.ty()], &[a, b])
+            self.builder.intrinsic(&self.module, "llvm.copysign", &[a.ty()], &[a, b])
         })
     }
 
@@ -436,17 +395,10 @@ impl<'c> Emit<'c> {
     // ---- choices and conversions ----
 
     pub fn select(&self, condition: Val<'c>, a: Val<'c>, b: Val<'c>) -> Val<'c> {
-        self.zip3((condition, a, b), a.kind, |c, a, b| {
-            self.builder.select(c, a, b)
-        })
+        self.zip3((condition, a, b), a.kind, |c, a, b| self.builder.select(c, a, b))
     }
 
-    fn convert(
-        &self,
-        a: Val<'c>,
-        to: Kind,
-        f: impl Fn(&Builder<'c>, Value<'c>, Type<'c>) -> Value<'c>,
-    ) -> Val<'c> {
+    fn convert(&self, a: Val<'c>, to: Kind, f: impl Fn(&Builder<'c>, Value<'c>, Type<'c>) -> Value<'c>) -> Val<'c> {
         if a.kind == to {
             return a;
         }
@@ -493,14 +445,7 @@ impl<'c> Emit<'c> {
         let in_range = self.and(low, self.flt(a, limit));
         // Poison lanes of the plain conversion are never selected.
         let plain = self.convert(a, to, Builder::fptosi);
-        let lowest = self.int(
-            to,
-            if to == Kind::I32 {
-                i64::from(i32::MIN)
-            } else {
-                i64::MIN
-            },
-        );
+        let lowest = self.int(to, if to == Kind::I32 { i64::from(i32::MIN) } else { i64::MIN });
         self.select(in_range, plain, lowest)
     }
 
@@ -542,11 +487,7 @@ impl<'c> Emit<'c> {
             phi
         };
         let end = join(lo, next_i);
-        let results = carried
-            .iter()
-            .zip(&next)
-            .map(|(first, next)| join(*first, *next))
-            .collect();
+        let results = carried.iter().zip(&next).map(|(first, next)| join(*first, *next)).collect();
         (end, results)
     }
 
@@ -554,9 +495,7 @@ impl<'c> Emit<'c> {
     pub fn call_per_lane(&self, name: &'static CStr, args: &[Val<'c>]) -> Val<'c> {
         let kind = args[0].kind;
         let scalar = self.ty(kind);
-        let function = self
-            .module
-            .function(name, scalar.function(&vec![scalar; args.len()]));
+        let function = self.module.function(name, scalar.function(&vec![scalar; args.len()]));
         let lanes = args.iter().map(|a| a.lanes).max().unwrap_or(1);
         let copies = args.iter().map(|a| a.copies).max().unwrap_or(1);
         if lanes == 1 && copies == 1 {
@@ -564,11 +503,8 @@ impl<'c> Emit<'c> {
             return Val::scalar(kind, self.builder.call(function, &args));
         }
         let b = &self.builder;
-        let memory: Vec<Value> = (0..=args.len())
-            .map(|i| self.scratch(i as u32, lanes * copies * 8))
-            .collect();
-        let part =
-            |base: Value<'c>, copy: u32| b.gep(scalar, base, self.index(i64::from(copy * lanes)));
+        let memory: Vec<Value> = (0..=args.len()).map(|i| self.scratch(i as u32, lanes * copies * 8)).collect();
+        let part = |base: Value<'c>, copy: u32| b.gep(scalar, base, self.index(i64::from(copy * lanes)));
         for (arg, base) in args.iter().zip(&memory) {
             let arg = self.promote(*arg, lanes, copies);
             for copy in 0..copies {
@@ -576,34 +512,19 @@ impl<'c> Emit<'c> {
             }
         }
         let out = memory[args.len()];
-        self.counted(
-            self.index(0),
-            self.index(i64::from(lanes * copies)),
-            1,
-            &[],
-            &mut |i, _| {
-                let args: Vec<Value> = memory[..args.len()]
-                    .iter()
-                    .map(|m| b.load(scalar, b.gep(scalar, *m, i), kind.bytes()))
-                    .collect();
-                b.store(b.call(function, &args), b.gep(scalar, out, i), kind.bytes());
-                Vec::new()
-            },
-        );
+        self.counted(self.index(0), self.index(i64::from(lanes * copies)), 1, &[], &mut |i, _| {
+            let args: Vec<Value> =
+                memory[..args.len()].iter().map(|m| b.load(scalar, b.gep(scalar, *m, i), kind.bytes())).collect();
+            b.store(b.call(function, &args), b.gep(scalar, out, i), kind.bytes());
+            Vec::new()
+        });
         let ty = scalar.vector(lanes);
-        let values: Vec<Value> = (0..copies)
-            .map(|copy| b.load(ty, part(out, copy), kind.bytes()))
-            .collect();
+        let values: Vec<Value> = (0..copies).map(|copy| b.load(ty, part(out, copy), kind.bytes())).collect();
         Val::bundle(kind, lanes, &values)
     }
 
     /// `fast` where `rare` is false everywhere; else `slow()` at the points where it is true.
-    pub fn or_rarely(
-        &self,
-        rare: Val<'c>,
-        fast: Val<'c>,
-        slow: impl FnOnce() -> Val<'c>,
-    ) -> Val<'c> {
+    pub fn or_rarely(&self, rare: Val<'c>, fast: Val<'c>, slow: impl FnOnce() -> Val<'c>) -> Val<'c> {
         let b = &self.builder;
         let (before, unlikely, join) = (b.block(), self.new_block(), self.new_block());
         b.cond_branch(self.any(rare), unlikely, join);
@@ -648,9 +569,7 @@ impl<'c> Emit<'c> {
         if let Some(slot) = slots.iter().find(|slot| slot.0 == role && slot.1 >= bytes) {
             return slot.2;
         }
-        let address = self
-            .entry
-            .alloca(self.context.int(8).array(u64::from(bytes)), 64);
+        let address = self.entry.alloca(self.context.int(8).array(u64::from(bytes)), 64);
         slots.push((role, bytes, address));
         address
     }

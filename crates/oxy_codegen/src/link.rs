@@ -77,13 +77,8 @@ impl Linker {
             let session = LLVMOrcLLJITGetExecutionSession(jit);
             LLVMOrcExecutionSessionSetErrorReporter(session, quiet, ptr::null_mut());
         }
-        let idle = Mutex::new(Idle {
-            libraries: Vec::new(),
-            created: 0,
-        });
-        Ok(Linker {
-            session: Arc::new(Session { jit, idle }),
-        })
+        let idle = Mutex::new(Idle { libraries: Vec::new(), created: 0 });
+        Ok(Linker { session: Arc::new(Session { jit, idle }) })
     }
 
     pub fn link(&self, bytes: &[u8], symbols: &[&str]) -> Result<Linked, CodegenError> {
@@ -92,12 +87,7 @@ impl Linker {
         let library = session.library()?;
         // SAFETY: a live library of this session; the tracker is released by `Linked::drop`.
         let tracker = unsafe { LLVMOrcJITDylibCreateResourceTracker(library) };
-        let mut linked = Linked {
-            addresses: Vec::new(),
-            tracker,
-            library,
-            session: session.clone(),
-        };
+        let mut linked = Linked { addresses: Vec::new(), tracker, library, session: session.clone() };
         for file in files {
             let buffer = copy_to_buffer(file);
             // SAFETY: ownership of the buffer passes to ORC, also on failure.
@@ -131,11 +121,7 @@ impl Drop for Linked {
         // SAFETY: as above.
         unsafe { LLVMOrcReleaseResourceTracker(self.tracker) };
         if is_empty {
-            let mut idle = self
-                .session
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut idle = self.session.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.libraries.push(Library(self.library));
         }
     }
@@ -172,8 +158,7 @@ impl Session {
                 Sym: inkwell::llvm_sys::orc2::LLVMJITEvaluatedSymbol {
                     Address: (symbol.1)() as u64,
                     Flags: LLVMJITSymbolFlags {
-                        GenericFlags: LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsExported
-                            as u8
+                        GenericFlags: LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsExported as u8
                             | LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsCallable as u8,
                         TargetFlags: 0,
                     },
@@ -192,12 +177,7 @@ impl Session {
             address: u64,
             error: LLVMErrorRef,
         }
-        extern "C" fn take(
-            error: LLVMErrorRef,
-            symbols: LLVMOrcCSymbolMapPairs,
-            n: usize,
-            found: *mut c_void,
-        ) {
+        extern "C" fn take(error: LLVMErrorRef, symbols: LLVMOrcCSymbolMapPairs, n: usize, found: *mut c_void) {
             // SAFETY: `found` is the `Found` of the frame below, which waits for this call; `symbols` has `n` entries.
             unsafe {
                 let found = &mut *found.cast::<Found>();
@@ -209,14 +189,8 @@ impl Session {
         }
         let name = c_string(symbol)?;
         let flags = LLVMOrcJITDylibLookupFlags::LLVMOrcJITDylibLookupFlagsMatchExportedSymbolsOnly;
-        let mut order = [LLVMOrcCJITDylibSearchOrderElement {
-            JD: library,
-            JDLookupFlags: flags,
-        }];
-        let mut found = Found {
-            address: 0,
-            error: ptr::null_mut(),
-        };
+        let mut order = [LLVMOrcCJITDylibSearchOrderElement { JD: library, JDLookupFlags: flags }];
+        let mut found = Found { address: 0, error: ptr::null_mut() };
         // SAFETY: arrays and `found` outlive the call, which completes before it returns (ORC's default
         // dispatcher runs tasks in place); the interned name's reference passes to the lookup.
         unsafe {
@@ -252,13 +226,7 @@ impl Drop for Session {
 
 fn copy_to_buffer(bytes: &[u8]) -> LLVMMemoryBufferRef {
     // SAFETY: LLVM copies `bytes`; the name is a literal.
-    unsafe {
-        LLVMCreateMemoryBufferWithMemoryRangeCopy(
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            c"oxy".as_ptr(),
-        )
-    }
+    unsafe { LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes.as_ptr().cast(), bytes.len(), c"oxy".as_ptr()) }
 }
 
 /// C functions that generated code may call.

@@ -21,9 +21,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Once;
 
-pub use inkwell::llvm_sys::{
-    LLVMIntPredicate as IntPredicate, LLVMRealPredicate as FloatPredicate,
-};
+pub use inkwell::llvm_sys::{LLVMIntPredicate as IntPredicate, LLVMRealPredicate as FloatPredicate};
 
 /// Values get no names: fewer allocations, stable output.
 const UNNAMED: *const c_char = c"".as_ptr();
@@ -111,10 +109,7 @@ pub struct Type<'c> {
 
 impl<'c> Type<'c> {
     fn new(raw: LLVMTypeRef) -> Type<'c> {
-        Type {
-            raw,
-            context: PhantomData,
-        }
+        Type { raw, context: PhantomData }
     }
 
     /// `<lanes x self>`, or the type itself for one lane.
@@ -168,10 +163,7 @@ pub struct Value<'c> {
 
 impl<'c> Value<'c> {
     fn new(raw: LLVMValueRef) -> Value<'c> {
-        Value {
-            raw,
-            context: PhantomData,
-        }
+        Value { raw, context: PhantomData }
     }
 
     pub fn ty(self) -> Type<'c> {
@@ -196,14 +188,7 @@ impl<'c> Value<'c> {
         let mut values: Vec<LLVMValueRef> = edges.iter().map(|e| e.0.raw).collect();
         let mut blocks: Vec<LLVMBasicBlockRef> = edges.iter().map(|e| e.1.raw).collect();
         // SAFETY: `self` comes from `Builder::phi`; both arrays have `edges.len()` entries and are copied.
-        unsafe {
-            LLVMAddIncoming(
-                self.raw,
-                values.as_mut_ptr(),
-                blocks.as_mut_ptr(),
-                edges.len() as u32,
-            )
-        }
+        unsafe { LLVMAddIncoming(self.raw, values.as_mut_ptr(), blocks.as_mut_ptr(), edges.len() as u32) }
     }
 }
 
@@ -231,26 +216,15 @@ impl<'c> Module<'c> {
         // SAFETY: a live module and function type; LLVM copies the name.
         let raw = unsafe {
             let found = LLVMGetNamedFunction(self.raw, name.as_ptr());
-            if found.is_null() {
-                LLVMAddFunction(self.raw, name.as_ptr(), ty.raw)
-            } else {
-                found
-            }
+            if found.is_null() { LLVMAddFunction(self.raw, name.as_ptr(), ty.raw) } else { found }
         };
-        Function {
-            value: Value::new(raw),
-            ty,
-        }
+        Function { value: Value::new(raw), ty }
     }
 
     pub fn append_block(&self, function: Function<'c>) -> Block<'c> {
         // SAFETY: the function belongs to this context.
-        let raw =
-            unsafe { LLVMAppendBasicBlockInContext(self.context.raw, function.value.raw, UNNAMED) };
-        Block {
-            raw,
-            context: PhantomData,
-        }
+        let raw = unsafe { LLVMAppendBasicBlockInContext(self.context.raw, function.value.raw, UNNAMED) };
+        Block { raw, context: PhantomData }
     }
 
     pub fn param(&self, function: Function<'c>, index: u32) -> Value<'c> {
@@ -290,12 +264,7 @@ impl<'c> Module<'c> {
     }
 
     /// Verifies, runs `passes` and emits an object (or assembly) file.
-    pub fn emit(
-        &self,
-        machine: &Machine,
-        passes: &CStr,
-        file: FileKind,
-    ) -> Result<Vec<u8>, CodegenError> {
+    pub fn emit(&self, machine: &Machine, passes: &CStr, file: FileKind) -> Result<Vec<u8>, CodegenError> {
         self.verify()?;
         if !passes.is_empty() {
             // SAFETY: live module and machine; the options are disposed; the pass string is one of ours, all of
@@ -316,14 +285,7 @@ impl<'c> Module<'c> {
         let mut buffer = ptr::null_mut();
         // SAFETY: out-pointers are valid; on failure `message` is owned by us, on success `buffer` is.
         unsafe {
-            if LLVMTargetMachineEmitToMemoryBuffer(
-                machine.raw,
-                self.raw,
-                kind,
-                &mut message,
-                &mut buffer,
-            ) != 0
-            {
+            if LLVMTargetMachineEmitToMemoryBuffer(machine.raw, self.raw, kind, &mut message, &mut buffer) != 0 {
                 return Err(CodegenError::Llvm(take_message(message)));
             }
             let start = LLVMGetBufferStart(buffer).cast::<u8>();
@@ -340,11 +302,7 @@ impl<'c> Module<'c> {
             let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
             let bad = LLVMVerifyModule(self.raw, action, &mut message) != 0;
             let text = take_message(message);
-            if bad {
-                Err(CodegenError::Llvm(text))
-            } else {
-                Ok(())
-            }
+            if bad { Err(CodegenError::Llvm(text)) } else { Ok(()) }
         }
     }
 
@@ -356,10 +314,7 @@ impl<'c> Module<'c> {
             let id = LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len());
             debug_assert!(id != 0, "unknown intrinsic {name}");
             let value = LLVMGetIntrinsicDeclaration(self.raw, id, raw.as_mut_ptr(), raw.len());
-            Function {
-                value: Value::new(value),
-                ty: Type::new(LLVMGlobalGetValueType(value)),
-            }
+            Function { value: Value::new(value), ty: Type::new(LLVMGlobalGetValueType(value)) }
         }
     }
 }
@@ -448,10 +403,7 @@ impl<'c> Builder<'c> {
     pub fn block(&self) -> Block<'c> {
         // SAFETY: the builder has been positioned.
         let raw = unsafe { LLVMGetInsertBlock(self.raw) };
-        Block {
-            raw,
-            context: PhantomData,
-        }
+        Block { raw, context: PhantomData }
     }
 
     pub fn fneg(&self, a: Value<'c>) -> Value<'c> {
@@ -511,16 +463,7 @@ impl<'c> Builder<'c> {
     pub fn gep(&self, element: Type<'c>, base: Value<'c>, index: Value<'c>) -> Value<'c> {
         let mut indices = [index.raw];
         // SAFETY: a pointer and an integer; no `inbounds` claim is made, so any result is defined.
-        Value::new(unsafe {
-            LLVMBuildGEP2(
-                self.raw,
-                element.raw,
-                base.raw,
-                indices.as_mut_ptr(),
-                1,
-                UNNAMED,
-            )
-        })
+        Value::new(unsafe { LLVMBuildGEP2(self.raw, element.raw, base.raw, indices.as_mut_ptr(), 1, UNNAMED) })
     }
 
     pub fn load(&self, ty: Type<'c>, address: Value<'c>, align: u32) -> Value<'c> {
@@ -547,18 +490,13 @@ impl<'c> Builder<'c> {
 
     pub fn insert(&self, vector: Value<'c>, element: Value<'c>, lane: Value<'c>) -> Value<'c> {
         // SAFETY: a vector, an element of its type and an integer.
-        Value::new(unsafe {
-            LLVMBuildInsertElement(self.raw, vector.raw, element.raw, lane.raw, UNNAMED)
-        })
+        Value::new(unsafe { LLVMBuildInsertElement(self.raw, vector.raw, element.raw, lane.raw, UNNAMED) })
     }
 
     /// Lanes of `a ++ b` picked by constant lane numbers.
     pub fn shuffle(&self, a: Value<'c>, b: Value<'c>, lanes: &[u32]) -> Value<'c> {
         let i32_type = self.context.int(32);
-        let mask: Vec<Value> = lanes
-            .iter()
-            .map(|l| i32_type.int_const(i64::from(*l)))
-            .collect();
+        let mask: Vec<Value> = lanes.iter().map(|l| i32_type.int_const(i64::from(*l))).collect();
         let mask = Value::const_vector(&mask);
         // SAFETY: two vectors of one type and a constant mask.
         Value::new(unsafe { LLVMBuildShuffleVector(self.raw, a.raw, b.raw, mask.raw, UNNAMED) })
@@ -568,25 +506,12 @@ impl<'c> Builder<'c> {
         let mut raw: Vec<LLVMValueRef> = args.iter().map(|v| v.raw).collect();
         // SAFETY: a function with its own type; argument types are checked by the verifier.
         Value::new(unsafe {
-            LLVMBuildCall2(
-                self.raw,
-                function.ty.raw,
-                function.value.raw,
-                raw.as_mut_ptr(),
-                raw.len() as u32,
-                UNNAMED,
-            )
+            LLVMBuildCall2(self.raw, function.ty.raw, function.value.raw, raw.as_mut_ptr(), raw.len() as u32, UNNAMED)
         })
     }
 
     /// Calls an intrinsic overloaded on `types`.
-    pub fn intrinsic(
-        &self,
-        module: &Module<'c>,
-        name: &str,
-        types: &[Type<'c>],
-        args: &[Value<'c>],
-    ) -> Value<'c> {
+    pub fn intrinsic(&self, module: &Module<'c>, name: &str, types: &[Type<'c>], args: &[Value<'c>]) -> Value<'c> {
         self.call(module.intrinsic(name, types), args)
     }
 }
@@ -625,9 +550,7 @@ impl Machine {
                 LLVMCodeModel::LLVMCodeModelSmall,
             );
             if raw.is_null() {
-                return Err(CodegenError::Llvm(
-                    "LLVM has no machine for this target".into(),
-                ));
+                return Err(CodegenError::Llvm("LLVM has no machine for this target".into()));
             }
             Ok(Machine { raw, triple })
         }

@@ -29,14 +29,7 @@ pub struct Cursor<'c> {
 
 impl<'c> Cursor<'c> {
     pub fn new(dims: usize) -> Cursor<'c> {
-        Cursor {
-            index: vec![None; dims],
-            order: Vec::new(),
-            vector: None,
-            lanes: 1,
-            copies: 1,
-            mask: None,
-        }
+        Cursor { index: vec![None; dims], order: Vec::new(), vector: None, lanes: 1, copies: 1, mask: None }
     }
 
     /// This cursor with one more open dimension.
@@ -77,67 +70,35 @@ fn place<'c>(e: &Emit<'c>, cursor: &Cursor<'c>, index: &Index, values: &[Val<'c>
         if let (Some(i), stride) = (cursor.index[dim], index.strides[dim])
             && stride != 0
         {
-            base = b.add(
-                base,
-                if stride == 1 {
-                    i
-                } else {
-                    b.mul(i, e.index(stride))
-                },
-            );
+            base = b.add(base, if stride == 1 { i } else { b.mul(i, e.index(stride)) });
         }
     }
     let stride = cursor.vector.map_or(0, |dim| index.strides[dim]);
     let mut varying: Option<Val> = None;
     for (value, stride) in &index.indirect {
         let value = values[value.0 as usize];
-        let term = if *stride == 1 {
-            value
-        } else {
-            e.mul(value, e.int(Kind::I64, *stride))
-        };
+        let term = if *stride == 1 { value } else { e.mul(value, e.int(Kind::I64, *stride)) };
         if term.lanes == 1 && term.copies == 1 {
             base = b.add(base, term.copy(0));
         } else {
             varying = Some(varying.map_or(term, |sum| e.add(sum, term)));
         }
     }
-    Place {
-        base,
-        stride,
-        varying,
-    }
+    Place { base, stride, varying }
 }
 
 impl<'c> Place<'c> {
     /// Address of a copy's first point.
-    fn of_copy(
-        &self,
-        e: &Emit<'c>,
-        buffer: &Buffer<'c>,
-        cursor: &Cursor<'c>,
-        copy: u32,
-    ) -> Value<'c> {
+    fn of_copy(&self, e: &Emit<'c>, buffer: &Buffer<'c>, cursor: &Cursor<'c>, copy: u32) -> Value<'c> {
         let b = &e.builder;
         let element = e.ty(buffer.storage);
         let first = b.gep(element, buffer.pointer, self.base);
         let offset = i64::from(copy * cursor.lanes) * self.stride;
-        if offset == 0 {
-            first
-        } else {
-            b.gep(element, first, e.index(offset))
-        }
+        if offset == 0 { first } else { b.gep(element, first, e.index(offset)) }
     }
 
     /// Address of one point.
-    fn of_lane(
-        &self,
-        e: &Emit<'c>,
-        buffer: &Buffer<'c>,
-        cursor: &Cursor<'c>,
-        copy: u32,
-        lane: u32,
-    ) -> Value<'c> {
+    fn of_lane(&self, e: &Emit<'c>, buffer: &Buffer<'c>, cursor: &Cursor<'c>, copy: u32, lane: u32) -> Value<'c> {
         let b = &e.builder;
         let element = e.ty(buffer.storage);
         let mut address = self.of_copy(e, buffer, cursor, copy);
@@ -152,12 +113,7 @@ impl<'c> Place<'c> {
 }
 
 fn lane_of<'c>(e: &Emit<'c>, a: Val<'c>, copy: u32, lane: u32) -> Value<'c> {
-    if a.lanes == 1 {
-        a.copy(copy)
-    } else {
-        e.builder
-            .extract(a.copy(copy), e.context.int(32).int_const(lane.into()))
-    }
+    if a.lanes == 1 { a.copy(copy) } else { e.builder.extract(a.copy(copy), e.context.int(32).int_const(lane.into())) }
 }
 
 /// Loads elements and converts them to the compute type. Lanes whose `mask` is false give 0.
@@ -186,10 +142,7 @@ fn load_raw<'c>(
     let one_address = place.varying.is_none() && (place.stride == 0 || cursor.is_scalar());
     if one_address && uniform_mask {
         let address = place.of_copy(e, buffer, cursor, 0);
-        return Val::scalar(
-            storage,
-            load_element(e, storage, address, mask.map(|m| m.copy(0))),
-        );
+        return Val::scalar(storage, load_element(e, storage, address, mask.map(|m| m.copy(0))));
     }
     // Tail lanes beyond the range must not be read either.
     let mask = match (mask, cursor.mask) {
@@ -200,10 +153,7 @@ fn load_raw<'c>(
     let ty = e.ty(storage).vector(cursor.lanes);
     let copies: Vec<Value> = match mask {
         None if contiguous => (0..cursor.copies)
-            .map(|copy| {
-                e.builder
-                    .load(ty, place.of_copy(e, buffer, cursor, copy), storage.bytes())
-            })
+            .map(|copy| e.builder.load(ty, place.of_copy(e, buffer, cursor, copy), storage.bytes()))
             .collect(),
         Some(mask) if contiguous && can_mask(e, storage) => {
             let mask = e.widen(mask, cursor.lanes);
@@ -212,14 +162,11 @@ fn load_raw<'c>(
                     let address = place.of_copy(e, buffer, cursor, copy);
                     let align = e.context.int(32).int_const(storage.bytes().into());
                     let args = [address, align, mask.copy(copy), ty.null()];
-                    e.builder
-                        .intrinsic(&e.module, "llvm.masked.load", &[ty, address.ty()], &args)
+                    e.builder.intrinsic(&e.module, "llvm.masked.load", &[ty, address.ty()], &args)
                 })
                 .collect()
         }
-        _ => (0..cursor.copies)
-            .map(|copy| load_lanes(e, cursor, buffer, place, mask, copy))
-            .collect(),
+        _ => (0..cursor.copies).map(|copy| load_lanes(e, cursor, buffer, place, mask, copy)).collect(),
     };
     Val::bundle(storage, cursor.lanes, &copies)
 }
@@ -234,33 +181,19 @@ fn load_lanes<'c>(
 ) -> Value<'c> {
     let element = |lane| {
         let address = place.of_lane(e, buffer, cursor, copy, lane);
-        load_element(
-            e,
-            buffer.storage,
-            address,
-            mask.map(|m| lane_of(e, m, copy, lane)),
-        )
+        load_element(e, buffer.storage, address, mask.map(|m| lane_of(e, m, copy, lane)))
     };
     if cursor.lanes == 1 {
         return element(0);
     }
     let mut vector = e.ty(buffer.storage).vector(cursor.lanes).poison();
     for lane in 0..cursor.lanes {
-        vector = e.builder.insert(
-            vector,
-            element(lane),
-            e.context.int(32).int_const(lane.into()),
-        );
+        vector = e.builder.insert(vector, element(lane), e.context.int(32).int_const(lane.into()));
     }
     vector
 }
 
-fn load_element<'c>(
-    e: &Emit<'c>,
-    storage: Kind,
-    address: Value<'c>,
-    mask: Option<Value<'c>>,
-) -> Value<'c> {
+fn load_element<'c>(e: &Emit<'c>, storage: Kind, address: Value<'c>, mask: Option<Value<'c>>) -> Value<'c> {
     let address = match mask {
         Some(mask) => e.builder.select(mask, address, e.zeros()),
         None => address,
@@ -270,11 +203,7 @@ fn load_element<'c>(
 
 /// Whether vectors of this kind can be loaded and stored under a mask in hardware.
 pub fn can_mask(e: &Emit<'_>, storage: Kind) -> bool {
-    if storage.bits() >= 32 {
-        e.target.has_masks
-    } else {
-        e.target.has_narrow_masks
-    }
+    if storage.bits() >= 32 { e.target.has_masks } else { e.target.has_narrow_masks }
 }
 
 /// Converts values to the storage dtype and stores them. Under a tail mask the place must be contiguous.
@@ -290,11 +219,7 @@ pub fn store<'c>(
     let (b, storage) = (&e.builder, buffer.storage);
     let raw = spell::narrow(e, buffer.dtype, value);
     if cursor.is_scalar() {
-        b.store(
-            raw.copy(0),
-            place.of_lane(e, buffer, cursor, 0, 0),
-            storage.bytes(),
-        );
+        b.store(raw.copy(0), place.of_lane(e, buffer, cursor, 0, 0), storage.bytes());
         return;
     }
     let raw = e.promote(raw, cursor.lanes, cursor.copies);
@@ -308,12 +233,7 @@ pub fn store<'c>(
                     let align = e.context.int(32).int_const(storage.bytes().into());
                     let vector = raw.copy(copy);
                     let args = [vector, address, align, mask.copy(copy)];
-                    b.intrinsic(
-                        &e.module,
-                        "llvm.masked.store",
-                        &[vector.ty(), address.ty()],
-                        &args,
-                    );
+                    b.intrinsic(&e.module, "llvm.masked.store", &[vector.ty(), address.ty()], &args);
                 }
             }
             continue;
@@ -338,10 +258,7 @@ pub fn iota<'c>(e: &Emit<'c>, cursor: &Cursor<'c>, dim: usize) -> Val<'c> {
             if cursor.lanes == 1 {
                 return start;
             }
-            e.builder.add(
-                e.splat_value(start, cursor.lanes),
-                Value::const_vector(&lane_numbers),
-            )
+            e.builder.add(e.splat_value(start, cursor.lanes), Value::const_vector(&lane_numbers))
         })
         .collect();
     Val::bundle(Kind::I64, cursor.lanes, &copies)

@@ -27,30 +27,17 @@ pub fn emit<'c>(e: &Emit<'c>, kernel: &Kernel, buffers: Vec<Buffer<'c>>) {
     let vector = nest.parallel_vector();
     let is_parallel = |d: &usize| kernel.dims[*d].kind == DimKind::Parallel && Some(*d) != vector;
     let outer: Vec<usize> = (0..kernel.dims.len()).filter(is_parallel).collect();
-    if kernel
-        .dims
-        .iter()
-        .any(|dim| dim.kind == DimKind::Parallel && dim.extent == 0)
-    {
+    if kernel.dims.iter().any(|dim| dim.kind == DimKind::Parallel && dim.extent == 0) {
         return;
     }
     let cursor = Cursor::new(kernel.dims.len());
     match vector {
         Some(dim) if kernel.split == Split::Vector => {
             let shape = Shape::of_kernel(kernel, e.target, None);
-            nest.vector_range(
-                &shape,
-                dim,
-                (lo, hi),
-                None,
-                &cursor,
-                Vec::new(),
-                None,
-                &mut |cursor, _| {
-                    nest.nested(&outer, cursor);
-                    Vec::new()
-                },
-            );
+            nest.vector_range(&shape, dim, (lo, hi), None, &cursor, Vec::new(), None, &mut |cursor, _| {
+                nest.nested(&outer, cursor);
+                Vec::new()
+            });
         }
         _ => nest.odometer(&outer, lo, hi, &cursor),
     }
@@ -110,11 +97,7 @@ impl<'c> Nest<'_, 'c> {
                 let sum = b.add(digits[k], carry);
                 let wraps = b.icmp(IntPredicate::LLVMIntEQ, sum, e.index(extents[k]));
                 let keep = k == 0;
-                next[k] = if keep {
-                    sum
-                } else {
-                    b.select(wraps, e.index(0), sum)
-                };
+                next[k] = if keep { sum } else { b.select(wraps, e.index(0), sum) };
                 carry = b.zext(wraps, e.context.int(64));
             }
             next
@@ -129,19 +112,10 @@ impl<'c> Nest<'_, 'c> {
         let extent = self.kernel.dims[dim].extent;
         let shape = Shape::of_kernel(self.kernel, self.e.target, Some(extent));
         let range = (self.e.index(0), self.e.index(extent));
-        self.vector_range(
-            &shape,
-            dim,
-            range,
-            Some(extent),
-            cursor,
-            Vec::new(),
-            None,
-            &mut |cursor, _| {
-                self.point(cursor);
-                Vec::new()
-            },
-        );
+        self.vector_range(&shape, dim, range, Some(extent), cursor, Vec::new(), None, &mut |cursor, _| {
+            self.point(cursor);
+            Vec::new()
+        });
     }
 
     /// All points of these parallel dimensions, inside a vector step.
@@ -150,18 +124,14 @@ impl<'c> Nest<'_, 'c> {
             return self.point(cursor);
         };
         let extent = self.e.index(self.kernel.dims[*dim].extent);
-        self.e
-            .counted(self.e.index(0), extent, 1, &[], &mut |i, _| {
-                self.nested(rest, &cursor.at(*dim, i));
-                Vec::new()
-            });
+        self.e.counted(self.e.index(0), extent, 1, &[], &mut |i, _| {
+            self.nested(rest, &cursor.at(*dim, i));
+            Vec::new()
+        });
     }
 
     /// The range of the vector dimension in full steps, single vectors and a rest. `extent` is hi - lo if known.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call site per kind of loop; a struct would only rename them"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "one call site per kind of loop; a struct would only rename them")]
     fn vector_range(
         &self,
         shape: &Shape,
@@ -176,8 +146,7 @@ impl<'c> Nest<'_, 'c> {
         let (e, lanes, copies) = (self.e, shape.lanes, shape.copies);
         let place = |index, copies, lanes, mask| {
             let mut inner = cursor.at(dim, index);
-            (inner.vector, inner.lanes, inner.copies, inner.mask) =
-                (Some(dim), lanes, copies, mask);
+            (inner.vector, inner.lanes, inner.copies, inner.mask) = (Some(dim), lanes, copies, mask);
             inner
         };
         let (step, vector) = (i64::from(lanes * copies), i64::from(lanes));
@@ -185,14 +154,9 @@ impl<'c> Nest<'_, 'c> {
         // Full steps.
         if extent.is_none_or(|n| n >= step) {
             let trips = extent.map_or(0, |n| n / step);
-            (at, carried) = self.blocks(
-                (lo, hi),
-                trips,
-                step,
-                carried,
-                cascade,
-                &mut |i, carried| body(&place(i, copies, lanes, None), carried),
-            );
+            (at, carried) = self.blocks((lo, hi), trips, step, carried, cascade, &mut |i, carried| {
+                body(&place(i, copies, lanes, None), carried)
+            });
         }
         let rest = extent.map(|n| n % step);
         if rest == Some(0) || step == 1 {
@@ -201,17 +165,14 @@ impl<'c> Nest<'_, 'c> {
         let is_partial = rest.is_none_or(|n| n % vector != 0);
         // Single vectors; the masked loop below also does the complete ones.
         if copies > 1 && rest.is_none_or(|n| n >= vector) && !(is_partial && shape.masked_tail) {
-            (at, carried) = e.counted(at, hi, vector, &carried, &mut |i, carried| {
-                body(&place(i, 1, lanes, None), carried)
-            });
+            (at, carried) =
+                e.counted(at, hi, vector, &carried, &mut |i, carried| body(&place(i, 1, lanes, None), carried));
         }
         if !is_partial || lanes == 1 {
             return carried;
         }
         if !shape.masked_tail {
-            let (_, carried) = e.counted(at, hi, 1, &carried, &mut |i, carried| {
-                body(&place(i, 1, 1, None), carried)
-            });
+            let (_, carried) = e.counted(at, hi, 1, &carried, &mut |i, carried| body(&place(i, 1, 1, None), carried));
             return carried;
         }
         // i + lanes <= hi + lanes - 1 holds for every vector with at least one point.
@@ -231,15 +192,7 @@ impl<'c> Nest<'_, 'c> {
         let int = e.context.int(32);
         let count = e.splat_value(b.trunc(count, int), lanes);
         let numbers: Vec<Value> = (0..lanes).map(|l| int.int_const(l.into())).collect();
-        Val::bundle(
-            Kind::I1,
-            lanes,
-            &[b.icmp(
-                IntPredicate::LLVMIntSLT,
-                Value::const_vector(&numbers),
-                count,
-            )],
-        )
+        Val::bundle(Kind::I1, lanes, &[b.icmp(IntPredicate::LLVMIntSLT, Value::const_vector(&numbers), count)])
     }
 
     /// A counted loop of `trips` iterations (0: unknown), in blocks if it cascades.
@@ -253,9 +206,7 @@ impl<'c> Nest<'_, 'c> {
         body: &mut dyn FnMut(Value<'c>, &[Value<'c>]) -> Vec<Value<'c>>,
     ) -> (Value<'c>, Vec<Value<'c>>) {
         let (e, b) = (self.e, &self.e.builder);
-        let base = cascade.map_or(i64::MAX, |cascade| {
-            (BLOCK / cascade.inner_steps.max(1)).max(1)
-        });
+        let base = cascade.map_or(i64::MAX, |cascade| (BLOCK / cascade.inner_steps.max(1)).max(1));
         let cascade = match cascade {
             Some(cascade) if trips > base => cascade,
             _ => return e.counted(lo, hi, step, &carried, body),
@@ -295,33 +246,19 @@ impl<'c> Nest<'_, 'c> {
 
     fn loop_phase(&self, cursor: &Cursor<'c>, body: &Body, slots: &mut [Option<Val<'c>>]) {
         let e = self.e;
-        let dims: Vec<usize> = (0..self.kernel.dims.len())
-            .filter(|d| self.kernel.dims[*d].kind == DimKind::Reduce)
-            .collect();
+        let dims: Vec<usize> =
+            (0..self.kernel.dims.len()).filter(|d| self.kernel.dims[*d].kind == DimKind::Reduce).collect();
         let shape = match self.reduce_vector() {
             Some(dim) => Shape::of_body(self.kernel, body, e.target, self.kernel.dims[dim].extent),
-            None => Shape {
-                lanes: cursor.lanes,
-                copies: cursor.copies,
-                masked_tail: false,
-            },
+            None => Shape { lanes: cursor.lanes, copies: cursor.copies, masked_tail: false },
         };
         let accs = Accumulators::new(e, body, &shape, self.reduce_vector().is_some());
         let first = accs.flatten(&accs.first);
         let join = |a: &[Value<'c>], b: &[Value<'c>]| accs.join(e, body, a, b);
         let is_float_fold = |op: ReduceOp| matches!(op, ReduceOp::Sum | ReduceOp::Prod);
-        let cascades = body
-            .reductions
-            .iter()
-            .any(|r| is_float_fold(r.op) && body.types[r.value.0 as usize].is_float());
+        let cascades = body.reductions.iter().any(|r| is_float_fold(r.op) && body.types[r.value.0 as usize].is_float());
         let join: Option<&Join<'_, 'c>> = if cascades { Some(&join) } else { None };
-        let context = LoopPhase {
-            body,
-            slots,
-            shape: &shape,
-            accs: &accs,
-            join,
-        };
+        let context = LoopPhase { body, slots, shape: &shape, accs: &accs, join };
         let folded = self.reduce(&context, &dims, cursor, first);
         let results = accs.results(e, body, &folded);
         for (reduction, value) in body.reductions.iter().zip(results) {
@@ -339,18 +276,13 @@ impl<'c> Nest<'_, 'c> {
     ) -> Vec<Value<'c>> {
         let Some((&dim, rest)) = dims.split_first() else {
             let values = self.body(cursor, phase.body, phase.slots);
-            return phase
-                .accs
-                .accumulate(self.e, phase.body, cursor, &values, &carried);
+            return phase.accs.accumulate(self.e, phase.body, cursor, &values, &carried);
         };
         let extent = self.kernel.dims[dim].extent;
         let range = (self.e.index(0), self.e.index(extent));
         let inner_steps = rest.iter().map(|d| self.steps(phase.shape, *d)).product();
-        let cascade = phase.join.map(|join| Cascade {
-            identity: phase.accs.flatten(&phase.accs.first),
-            join,
-            inner_steps,
-        });
+        let cascade =
+            phase.join.map(|join| Cascade { identity: phase.accs.flatten(&phase.accs.first), join, inner_steps });
         let cascade = cascade.as_ref();
         if self.reduce_vector() == Some(dim) {
             return self.vector_range(
@@ -364,20 +296,15 @@ impl<'c> Nest<'_, 'c> {
                 &mut |cursor, carried| self.reduce(phase, rest, cursor, carried.to_vec()),
             );
         }
-        let mut body = |i: Value<'c>, carried: &[Value<'c>]| {
-            self.reduce(phase, rest, &cursor.at(dim, i), carried.to_vec())
-        };
+        let mut body =
+            |i: Value<'c>, carried: &[Value<'c>]| self.reduce(phase, rest, &cursor.at(dim, i), carried.to_vec());
         self.blocks(range, extent, 1, carried, cascade, &mut body).1
     }
 
     /// Iterations of a reduce dimension's loop.
     fn steps(&self, shape: &Shape, dim: usize) -> i64 {
         let extent = self.kernel.dims[dim].extent;
-        if self.reduce_vector() == Some(dim) {
-            extent / i64::from(shape.lanes * shape.copies) + 1
-        } else {
-            extent
-        }
+        if self.reduce_vector() == Some(dim) { extent / i64::from(shape.lanes * shape.copies) + 1 } else { extent }
     }
 
     /// Emits a body's expressions and stores; returns the expressions' values.
@@ -390,15 +317,11 @@ impl<'c> Nest<'_, 'c> {
             let value = match expr {
                 Expr::Float(bits) => e.float(kind, f64::from_bits(*bits)),
                 // Bool constants are 0 or anything else.
-                Expr::Int(value) if *ty == oxy_loops::Ty::Bool => {
-                    e.int(kind, -i64::from(*value != 0))
-                }
+                Expr::Int(value) if *ty == oxy_loops::Ty::Bool => e.int(kind, -i64::from(*value != 0)),
                 Expr::Int(value) => e.int(kind, *value),
                 Expr::Iota(dim) => memory::iota(e, cursor, *dim as usize),
                 // The verifier has checked that the slot is set.
-                Expr::Slot(slot) => {
-                    slots[*slot as usize].unwrap_or_else(|| Val::scalar(kind, e.ty(kind).null()))
-                }
+                Expr::Slot(slot) => slots[*slot as usize].unwrap_or_else(|| Val::scalar(kind, e.ty(kind).null())),
                 Expr::Load { param, index, mask } => {
                     let buffer = &self.buffers[*param as usize];
                     memory::load(e, cursor, buffer, index, mask.as_ref().map(of), &values)
@@ -446,11 +369,7 @@ struct Accumulators<'c> {
 
 impl<'c> Accumulators<'c> {
     fn new(e: &Emit<'c>, body: &Body, shape: &Shape, folds: bool) -> Accumulators<'c> {
-        let parts = if folds && !shape.masked_tail && shape.lanes > 1 {
-            2
-        } else {
-            1
-        };
+        let parts = if folds && !shape.masked_tail && shape.lanes > 1 { 2 } else { 1 };
         let mut first = Vec::new();
         for r in &body.reductions {
             let kind = spell::kind_of(body.types[r.value.0 as usize]);
@@ -460,11 +379,7 @@ impl<'c> Accumulators<'c> {
                 first.push(identity);
             }
         }
-        Accumulators {
-            first,
-            parts,
-            folds,
-        }
+        Accumulators { first, parts, folds }
     }
 
     fn flatten(&self, accs: &[Val<'c>]) -> Vec<Value<'c>> {
@@ -483,9 +398,8 @@ impl<'c> Accumulators<'c> {
 
     fn join(&self, e: &Emit<'c>, body: &Body, a: &[Value<'c>], b: &[Value<'c>]) -> Vec<Value<'c>> {
         let (a, b) = (self.unflatten(a), self.unflatten(b));
-        let joined: Vec<Val> = (0..a.len())
-            .map(|i| spell::combine(e, body.reductions[i / self.parts].op, a[i], b[i]))
-            .collect();
+        let joined: Vec<Val> =
+            (0..a.len()).map(|i| spell::combine(e, body.reductions[i / self.parts].op, a[i], b[i])).collect();
         self.flatten(&joined)
     }
 
@@ -528,11 +442,7 @@ impl<'c> Accumulators<'c> {
             if !self.folds {
                 return acc;
             }
-            let mut copies: Vec<Val> = acc
-                .values()
-                .iter()
-                .map(|v| Val::bundle(acc.kind, acc.lanes, &[*v]))
-                .collect();
+            let mut copies: Vec<Val> = acc.values().iter().map(|v| Val::bundle(acc.kind, acc.lanes, &[*v])).collect();
             while copies.len() > 1 {
                 copies = copies
                     .chunks(2)
@@ -550,20 +460,14 @@ impl<'c> Accumulators<'c> {
                 let high: Vec<u32> = (half..total.lanes).collect();
                 let part = |lanes: &[u32]| {
                     let value = match lanes {
-                        [lane] => e
-                            .builder
-                            .extract(v, e.context.int(32).int_const((*lane).into())),
+                        [lane] => e.builder.extract(v, e.context.int(32).int_const((*lane).into())),
                         _ => e.builder.shuffle(v, v.ty().poison(), lanes),
                     };
                     Val::bundle(acc.kind, half, &[value])
                 };
                 total = spell::combine(e, r.op, part(&low), part(&high));
             }
-            if self.parts == 2 {
-                spell::combine(e, r.op, total, accs[k * self.parts + 1])
-            } else {
-                total
-            }
+            if self.parts == 2 { spell::combine(e, r.op, total, accs[k * self.parts + 1]) } else { total }
         };
         debug_assert!(accs.iter().all(|a| a.copies as usize <= MAX_COPIES));
         body.reductions.iter().enumerate().map(fold).collect()

@@ -81,10 +81,8 @@ pub fn op<'c>(e: &Emit<'c>, op: ScalarOp, args: &[Val<'c>]) -> Val<'c> {
         Sqrt => e.sqrt(a),
         Rsqrt => e.fdiv(e.float(a.kind, 1.0), e.sqrt(a)),
         Reciprocal => e.fdiv(e.float(a.kind, 1.0), a),
-        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan
-        | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh | Erf | Erfc | Lgamma | Digamma => {
-            math::unary(e, op, a)
-        }
+        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh
+        | Asinh | Acosh | Atanh | Erf | Erfc | Lgamma | Digamma => math::unary(e, op, a),
         Pow | Atan2 => math::binary(e, op, a, b),
         Copysign => e.copysign(a, b),
         Eq | Ne | Lt | Le | Gt | Ge => compare(e, op, a, b),
@@ -94,11 +92,7 @@ pub fn op<'c>(e: &Emit<'c>, op: ScalarOp, args: &[Val<'c>]) -> Val<'c> {
         Xor => e.xor(a, b),
         Not => e.not(a),
         Shl => {
-            let in_range = e.icmp(
-                IntPredicate::LLVMIntULT,
-                b,
-                e.int(b.kind, i64::from(b.kind.bits())),
-            );
+            let in_range = e.icmp(IntPredicate::LLVMIntULT, b, e.int(b.kind, i64::from(b.kind.bits())));
             let shifted = e.shl(a, e.select(in_range, b, e.int(b.kind, 0)));
             e.select(in_range, shifted, e.int(a.kind, 0))
         }
@@ -144,11 +138,7 @@ pub fn combine<'c>(e: &Emit<'c>, op: ReduceOp, acc: Val<'c>, value: Val<'c>) -> 
 
 /// The value that `op` starts from.
 pub fn identity<'c>(e: &Emit<'c>, op: ReduceOp, kind: Kind) -> Val<'c> {
-    let lowest = if kind == Kind::I32 {
-        i64::from(i32::MIN)
-    } else {
-        i64::MIN
-    };
+    let lowest = if kind == Kind::I32 { i64::from(i32::MIN) } else { i64::MIN };
     match op {
         ReduceOp::Sum if kind.is_float() => e.float(kind, 0.0),
         ReduceOp::Prod if kind.is_float() => e.float(kind, 1.0),
@@ -207,14 +197,7 @@ fn signs_differ<'c>(e: &Emit<'c>, r: Val<'c>, b: Val<'c>) -> Val<'c> {
 
 /// C's fmod; exact, so any implementation gives the same bits.
 fn fmod<'c>(e: &Emit<'c>, a: Val<'c>, b: Val<'c>) -> Val<'c> {
-    e.call_per_lane(
-        if a.kind == Kind::F32 {
-            c"fmodf"
-        } else {
-            c"fmod"
-        },
-        &[a, b],
-    )
+    e.call_per_lane(if a.kind == Kind::F32 { c"fmodf" } else { c"fmod" }, &[a, b])
 }
 
 /// Conversion between compute types with C's semantics.
@@ -226,9 +209,7 @@ pub fn cast<'c>(e: &Emit<'c>, a: Val<'c>, to: Ty) -> Val<'c> {
     match (a.kind, kind) {
         (Kind::F32, Kind::F64) => e.fpext(a, kind),
         (Kind::F64, Kind::F32) => e.fptrunc(a, kind),
-        (from, Kind::I1) if from.is_float() => {
-            e.fcmp(FloatPredicate::LLVMRealUNE, a, e.float(from, 0.0))
-        }
+        (from, Kind::I1) if from.is_float() => e.fcmp(FloatPredicate::LLVMRealUNE, a, e.float(from, 0.0)),
         (from, Kind::I1) => e.icmp(IntPredicate::LLVMIntNE, a, e.int(from, 0)),
         (from, _) if from.is_float() => e.fptosi(a, kind),
         (Kind::I1, _) if kind.is_float() => e.uitofp(a, kind),
@@ -250,10 +231,7 @@ pub fn round<'c>(e: &Emit<'c>, dtype: DType, a: Val<'c>) -> Val<'c> {
             let count = e.int(a.kind, if dtype == DType::I8 { 24 } else { 16 });
             e.ashr(e.shl(a, count), count)
         }
-        (DType::U8 | DType::U16, Kind::I32) => e.and(
-            a,
-            e.int(a.kind, if dtype == DType::U8 { 0xff } else { 0xffff }),
-        ),
+        (DType::U8 | DType::U16, Kind::I32) => e.and(a, e.int(a.kind, if dtype == DType::U8 { 0xff } else { 0xffff })),
         (DType::F16, Kind::F32) => widen(e, dtype, narrow(e, dtype, a)),
         _ => a,
     }
@@ -323,15 +301,8 @@ fn f16_to_f32<'c>(e: &Emit<'c>, raw: Val<'c>) -> Val<'c> {
     let shifted = e.shl(magnitude, int(13));
     let normal = e.add(shifted, int(112 << 23));
     let special = e.add(shifted, int(224 << 23));
-    let small = e.fmul(
-        e.sitofp(magnitude, Kind::F32),
-        e.float(Kind::F32, 2f64.powi(-24)),
-    );
-    let finite = e.select(
-        e.ilt(magnitude, int(0x400)),
-        e.bitcast(small, Kind::I32),
-        normal,
-    );
+    let small = e.fmul(e.sitofp(magnitude, Kind::F32), e.float(Kind::F32, 2f64.powi(-24)));
+    let finite = e.select(e.ilt(magnitude, int(0x400)), e.bitcast(small, Kind::I32), normal);
     let bits = e.select(e.ilt(magnitude, int(0x7c00)), finite, special);
     let sign = e.shl(e.and(wide, int(0x8000)), int(16));
     e.bitcast(e.or(bits, sign), Kind::F32)
@@ -346,10 +317,7 @@ fn f32_to_f16<'c>(e: &Emit<'c>, a: Val<'c>) -> Val<'c> {
     let rounded = e.add(magnitude, e.add(odd, int(0xfff)));
     let normal = e.lshr(e.sub(rounded, int(112 << 23)), int(13));
     let half = e.float(Kind::F32, 0.5);
-    let small = e.sub(
-        e.bitcast(e.fadd(e.bitcast(magnitude, Kind::F32), half), Kind::I32),
-        e.bitcast(half, Kind::I32),
-    );
+    let small = e.sub(e.bitcast(e.fadd(e.bitcast(magnitude, Kind::F32), half), Kind::I32), e.bitcast(half, Kind::I32));
     let finite = e.select(e.ilt(magnitude, int(113 << 23)), small, normal);
     // 65520 and above round to infinity.
     let bounded = e.select(e.ilt(magnitude, int(0x477f_f000)), finite, int(0x7c00));

@@ -62,16 +62,9 @@ impl HostTarget {
                 has_masks: false,
             };
         }
-        let has = |name: &str| {
-            features
-                .split(',')
-                .any(|f| f.strip_prefix('+') == Some(name))
-        };
+        let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
         let avx2 = ["avx2", "fma", "f16c"].iter().all(|f| has(f));
-        let avx512 = avx2
-            && ["avx512f", "avx512bw", "avx512dq", "avx512vl"]
-                .iter()
-                .all(|f| has(f));
+        let avx512 = avx2 && ["avx512f", "avx512bw", "avx512dq", "avx512vl"].iter().all(|f| has(f));
         let level = if avx512 {
             "avx512"
         } else if avx2 {
@@ -92,10 +85,7 @@ impl HostTarget {
     }
 
     fn at_level(level: &str, triple: String, cpu: String) -> HostTarget {
-        let row = LEVELS
-            .iter()
-            .find(|row| row.0 == level)
-            .unwrap_or(&LEVELS[0]);
+        let row = LEVELS.iter().find(|row| row.0 == level).unwrap_or(&LEVELS[0]);
         let (_, vector_bits, vector_registers, fma, has_masks, has_narrow_masks) = *row;
         HostTarget {
             triple,
@@ -112,15 +102,7 @@ impl HostTarget {
 
     /// Everything that decides what code a kernel compiles to, for the artifact cache.
     pub fn key(&self) -> String {
-        let HostTarget {
-            triple,
-            cpu,
-            features,
-            ..
-        } = self;
-        format!(
-            "codegen {CODEGEN_VERSION} llvm {} {triple} {cpu} {features}",
-            llvm::version()
-        )
+        let HostTarget { triple, cpu, features, .. } = self;
+        format!("codegen {CODEGEN_VERSION} llvm {} {triple} {cpu} {features}", llvm::version())
     }
 }

@@ -8,10 +8,7 @@ use oxy_loops::{Kernel, interp};
 
 /// A kernel of `oxy_loops/tests/kernels`.
 fn golden(name: &str) -> Kernel {
-    let path = format!(
-        "{}/../oxy_loops/tests/kernels/{name}.oxy",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/../oxy_loops/tests/kernels/{name}.oxy", env!("CARGO_MANIFEST_DIR"));
     kernel(&std::fs::read_to_string(path).unwrap())
 }
 
@@ -48,22 +45,14 @@ fn pointwise_ranges_and_tails() {
     for n in 0..=140 {
         check_aliased(&kernel, &code, &data, &[0, 1, 2], &[(7, 7 + n)]);
     }
-    check_aliased(
-        &kernel,
-        &code,
-        &data,
-        &[0, 1, 2],
-        &[(0, 1234), (1234, 1235), (1235, 5000)],
-    );
+    check_aliased(&kernel, &code, &data, &[0, 1, 2], &[(0, 1234), (1234, 1235), (1235, 5000)]);
     // In place.
     check_aliased(&kernel, &code, &data, &[0, 1, 0], &[(0, 5000)]);
 }
 
 #[test]
 fn tails_of_every_dtype() {
-    for dtype in [
-        "f32", "f64", "f16", "bf16", "i8", "u8", "i16", "i32", "i64", "bool",
-    ] {
+    for dtype in ["f32", "f64", "f16", "bf16", "i8", "u8", "i16", "i32", "i64", "bool"] {
         let storage = DType::from_name(dtype).unwrap();
         let ty = oxy_loops::Ty::of(storage).unwrap().name();
         let op = if ty == "bool" { "xor" } else { "sub" };
@@ -83,57 +72,24 @@ fn tails_of_every_dtype() {
 #[test]
 fn rows_of_every_length() {
     for n in 0..=70 {
-        let changes = [
-            ("d1 parallel 33", format!("d1 parallel {n}")),
-            ("parallel 50", "parallel 3".into()),
-        ];
+        let changes = [("d1 parallel 33", format!("d1 parallel {n}")), ("parallel 50", "parallel 3".into())];
         let changes: Vec<(&str, &str)> = changes.iter().map(|(a, b)| (*a, b.as_str())).collect();
         let kernel = variant("cat", &changes);
-        check(
-            &kernel,
-            &[
-                random(1, DType::F32, 200),
-                random(2, DType::F32, 200),
-                random(3, DType::F32, 200),
-            ],
-        );
+        check(&kernel, &[random(1, DType::F32, 200), random(2, DType::F32, 200), random(3, DType::F32, 200)]);
     }
 }
 
 #[test]
 fn data_movement() {
-    check(
-        &golden("transpose"),
-        &[random(1, DType::F32, 60000), random(2, DType::F32, 60000)],
-    );
+    check(&golden("transpose"), &[random(1, DType::F32, 60000), random(2, DType::F32, 60000)]);
     // Exactly the elements there are: reading past a source would be out of bounds.
-    check(
-        &golden("cat"),
-        &[
-            random(1, DType::F32, 500),
-            random(2, DType::F32, 1150),
-            vec![0; 1650 * 4],
-        ],
-    );
+    check(&golden("cat"), &[random(1, DType::F32, 500), random(2, DType::F32, 1150), vec![0; 1650 * 4]]);
     let mut rng = Rng(9);
-    let mut indices = |n: usize| {
-        (0..n)
-            .flat_map(|_| (rng.below(12) as i64).to_le_bytes())
-            .collect::<Vec<u8>>()
-    };
-    check(
-        &golden("embedding"),
-        &[indices(40), random(3, DType::F32, 840), vec![0; 2800 * 4]],
-    );
-    check(
-        &golden("gather"),
-        &[indices(1000), random(4, DType::BF16, 26), vec![0; 2000]],
-    );
+    let mut indices = |n: usize| (0..n).flat_map(|_| (rng.below(12) as i64).to_le_bytes()).collect::<Vec<u8>>();
+    check(&golden("embedding"), &[indices(40), random(3, DType::F32, 840), vec![0; 2800 * 4]]);
+    check(&golden("gather"), &[indices(1000), random(4, DType::BF16, 26), vec![0; 2000]]);
     for value in [3.7, -3.7, f64::NAN, 1e300, -0.0] {
-        check(
-            &golden("scalar"),
-            &[f64::to_le_bytes(value).to_vec(), vec![0; 4]],
-        );
+        check(&golden("scalar"), &[f64::to_le_bytes(value).to_vec(), vec![0; 4]]);
     }
 }
 
@@ -142,8 +98,7 @@ fn functions_are_close_in_kernels() {
     for (name, f) in [
         (
             "gelu_tanh",
-            (|x: f64| 0.5 * x * (1.0 + (0.7978845608028654 * (x + 0.044715 * x * x * x)).tanh()))
-                as fn(f64) -> f64,
+            (|x: f64| 0.5 * x * (1.0 + (0.7978845608028654 * (x + 0.044715 * x * x * x)).tanh())) as fn(f64) -> f64,
         ),
         ("gelu_erf", |x| 0.5 * x * (1.0 + libm_erf(x / 2f64.sqrt()))),
     ] {
@@ -154,10 +109,7 @@ fn functions_are_close_in_kernels() {
         for (x, y) in to_f32s(&buffers[0]).into_iter().zip(to_f32s(&buffers[1])) {
             let want = f(x.into());
             // 1 + tanh cancels for negative x: the error is relative to x, as eager's is.
-            assert!(
-                (f64::from(y) - want).abs() <= 3e-7 * f64::from(x.abs()),
-                "{name}({x}) = {y}, not {want}"
-            );
+            assert!((f64::from(y) - want).abs() <= 3e-7 * f64::from(x.abs()), "{name}({x}) = {y}, not {want}");
         }
     }
 }
@@ -169,10 +121,7 @@ fn libm_erf(x: f64) -> f64 {
 #[test]
 fn softmax_rows() {
     for cols in [1, 5, 8, 31, 32, 40, 100, 1024] {
-        let text = golden("softmax")
-            .to_string()
-            .replace("1024", &cols.to_string())
-            .replace("2048", "4");
+        let text = golden("softmax").to_string().replace("1024", &cols.to_string()).replace("2048", "4");
         let kernel = kernel(&text);
         let n = 4 * cols as usize;
         let mut buffers = [uniform(7, n, 8.0), vec![0; n * 4]];
@@ -183,11 +132,7 @@ fn softmax_rows() {
             let exps: Vec<f64> = x.iter().map(|v| f64::from(v - top).exp()).collect();
             let sum: f64 = exps.iter().sum();
             for (e, y) in exps.iter().zip(y) {
-                assert!(
-                    (f64::from(*y) - e / sum).abs() <= 4e-7 * (e / sum),
-                    "{cols}: {y}, not {}",
-                    e / sum
-                );
+                assert!((f64::from(*y) - e / sum).abs() <= 4e-7 * (e / sum), "{cols}: {y}, not {}", e / sum);
             }
         }
     }
@@ -195,10 +140,7 @@ fn softmax_rows() {
 
 #[test]
 fn softmax_propagates_nan_and_infinity() {
-    let text = golden("softmax")
-        .to_string()
-        .replace("1024", "40")
-        .replace("2048", "3");
+    let text = golden("softmax").to_string().replace("1024", "40").replace("2048", "3");
     let mut xs = to_f32s(&uniform(8, 120, 1.0));
     xs[35] = f32::NAN;
     xs[41] = f32::INFINITY;
@@ -213,12 +155,7 @@ fn softmax_propagates_nan_and_infinity() {
 #[test]
 fn layer_norm_rows() {
     let text = golden("layer_norm").to_string().replace("4096", "3");
-    let mut buffers = [
-        uniform(1, 3 * 768, 3.0),
-        uniform(2, 768, 1.0),
-        uniform(3, 768, 1.0),
-        vec![0; 3 * 768 * 4],
-    ];
+    let mut buffers = [uniform(1, 3 * 768, 3.0), uniform(2, 768, 1.0), uniform(3, 768, 1.0), vec![0; 3 * 768 * 4]];
     run(&kernel(&text), &mut buffers);
     let [x, w, b, y] = &buffers.each_ref().map(|b| to_f32s(b));
     for (x, y) in x.chunks(768).zip(y.chunks(768)) {
@@ -226,13 +163,8 @@ fn layer_norm_rows() {
         let mean = wide.iter().sum::<f64>() / 768.0;
         let variance = wide.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 768.0;
         for i in 0..768 {
-            let want =
-                (wide[i] - mean) / (variance + 1e-5).sqrt() * f64::from(w[i]) + f64::from(b[i]);
-            assert!(
-                (f64::from(y[i]) - want).abs() < 1e-6,
-                "{i}: {}, not {want}",
-                y[i]
-            );
+            let want = (wide[i] - mean) / (variance + 1e-5).sqrt() * f64::from(w[i]) + f64::from(b[i]);
+            assert!((f64::from(y[i]) - want).abs() < 1e-6, "{i}: {}, not {want}", y[i]);
         }
     }
 }
@@ -247,27 +179,16 @@ fn sum_error(got: f32, values: impl Iterator<Item = f32>) -> f64 {
 fn long_sums_are_accurate() {
     // A row.
     let n = 1_000_003usize;
-    let text = golden("sum_rows")
-        .to_string()
-        .replace("1024", &n.to_string())
-        .replace("2048", "1");
-    let xs: Vec<f32> = to_f32s(&uniform(4, n, 1.0))
-        .into_iter()
-        .map(|x| x + 1.5)
-        .collect();
+    let text = golden("sum_rows").to_string().replace("1024", &n.to_string()).replace("2048", "1");
+    let xs: Vec<f32> = to_f32s(&uniform(4, n, 1.0)).into_iter().map(|x| x + 1.5).collect();
     let mut buffers = [f32s(xs.iter().copied()), vec![0; 4]];
     run(&kernel(&text), &mut buffers);
     let error = sum_error(to_f32s(&buffers[1])[0], xs.iter().copied());
     assert!(error < 4.0, "row: {error}");
 
     // Columns, and the same without a vector dimension.
-    let text = golden("sum_columns")
-        .to_string()
-        .replace("1024", "11")
-        .replace("2048", "90000");
-    let scalar = text
-        .replace("  vector d1\n", "")
-        .replace("split vector", "split outer");
+    let text = golden("sum_columns").to_string().replace("1024", "11").replace("2048", "90000");
+    let scalar = text.replace("  vector d1\n", "").replace("split vector", "split outer");
     for text in [text, scalar] {
         let mut buffers = [f32s(xs[..990_000].iter().copied()), vec![0; 44]];
         run(&kernel(&text), &mut buffers);
@@ -294,44 +215,27 @@ fn long_sums_are_accurate() {
 
 #[test]
 fn column_sums_split_anywhere() {
-    let text = golden("sum_columns")
-        .to_string()
-        .replace("1024", "101")
-        .replace("2048", "70");
+    let text = golden("sum_columns").to_string().replace("1024", "101").replace("2048", "70");
     let kernel = kernel(&text);
     let code = Code::new(&kernel);
     // Small integers: exact in any order.
     let mut rng = Rng(3);
     let data = [f32s((0..7070).map(|_| rng.below(9) as f32)), vec![0; 404]];
     check_aliased(&kernel, &code, &data, &[0, 1], &[(0, 101)]);
-    check_aliased(
-        &kernel,
-        &code,
-        &data,
-        &[0, 1],
-        &[(90, 101), (0, 3), (3, 90), (50, 50)],
-    );
+    check_aliased(&kernel, &code, &data, &[0, 1], &[(90, 101), (0, 3), (3, 90), (50, 50)]);
 }
 
 #[test]
 fn sums_over_several_dimensions() {
     // Channels of an image: reduce batch and pixels, in every place the vector dimension can be.
-    for (vector, split) in [
-        ("d2", "outer"),
-        ("d0", "outer"),
-        ("d1", "outer"),
-        ("d1", "vector"),
-    ] {
+    for (vector, split) in [("d2", "outer"), ("d0", "outer"), ("d1", "outer"), ("d1", "vector")] {
         let kernel = kernel(&format!(
             "kernel f\n p0 f32\n p1 f32 written\n d0 reduce 6\n d1 parallel 5\n d2 reduce 77\n s0 f32\n s1 f32\n \
              vector {vector}\n split {split}\nloop\n v0 f32 = load p0[385*d0 + 77*d1 + d2]\n s0 <- sum v0\n s1 <- min v0\npoint\n \
              v0 f32 = slot s0\n v1 f32 = slot s1\n v2 f32 = sub v0 v1\n p1[d1] <- v2\nend"
         ));
         let mut rng = Rng(3);
-        check(
-            &kernel,
-            &[f32s((0..2310).map(|_| rng.below(9) as f32)), vec![0; 20]],
-        );
+        check(&kernel, &[f32s((0..2310).map(|_| rng.below(9) as f32)), vec![0; 20]]);
     }
 }
 
@@ -342,14 +246,8 @@ fn empty_dimensions() {
     check(&kernel(&no_columns), &[vec![], vec![7; 12]]);
     let no_rows = text.replace("2048", "0");
     check(&kernel(&no_rows), &[vec![], vec![]]);
-    check(
-        &variant("cat", &[("d1 parallel 33", "d1 parallel 0")]),
-        &[vec![], vec![], vec![]],
-    );
-    check(
-        &variant("cat", &[("d0 parallel 50", "d0 parallel 0")]),
-        &[vec![], vec![], vec![]],
-    );
+    check(&variant("cat", &[("d1 parallel 33", "d1 parallel 0")]), &[vec![], vec![], vec![]]);
+    check(&variant("cat", &[("d0 parallel 50", "d0 parallel 0")]), &[vec![], vec![], vec![]]);
 }
 
 #[test]
@@ -397,29 +295,16 @@ fn products_and_sums_are_not_contracted() {
     let x = 1.1f32;
     let mut buffers = [f32s([x; 16]), vec![0; 64]];
     run(&kernel, &mut buffers);
-    assert!(
-        to_f32s(&buffers[1])
-            .iter()
-            .all(|y| *y == x * x - 1.0 && *y != x.mul_add(x, -1.0))
-    );
+    assert!(to_f32s(&buffers[1]).iter().all(|y| *y == x * x - 1.0 && *y != x.mul_add(x, -1.0)));
     let text = assembly(&kernel, &HostTarget::with_cpu("haswell").unwrap()).unwrap();
-    assert!(
-        text.contains("vmulps") && !text.contains("vfmadd"),
-        "{text}"
-    );
+    assert!(text.contains("vmulps") && !text.contains("vfmadd"), "{text}");
 }
 
 #[test]
 fn many_kernels_compile_together_and_are_unloaded() {
     let text = golden("relu").to_string();
     let kernels: Vec<Kernel> = (0..12)
-        .map(|i| {
-            kernel(
-                &text
-                    .replace("kernel relu", &format!("kernel relu{i}"))
-                    .replace("2.0", &format!("{i}.0")),
-            )
-        })
+        .map(|i| kernel(&text.replace("kernel relu", &format!("kernel relu{i}")).replace("2.0", &format!("{i}.0"))))
         .collect();
     let refs: Vec<&Kernel> = kernels.iter().collect();
     let object = compile(&refs, &target()).unwrap();
@@ -431,19 +316,10 @@ fn many_kernels_compile_together_and_are_unloaded() {
         addresses.dedup();
         assert_eq!(addresses.len(), 12);
     }
-    assert!(matches!(
-        linker.link(object.as_bytes(), &["nothing"]),
-        Err(CodegenError::Llvm(_))
-    ));
-    assert!(matches!(
-        link(object.as_bytes(), &["nothing"]),
-        Err(CodegenError::Llvm(_))
-    ));
+    assert!(matches!(linker.link(object.as_bytes(), &["nothing"]), Err(CodegenError::Llvm(_))));
+    assert!(matches!(link(object.as_bytes(), &["nothing"]), Err(CodegenError::Llvm(_))));
     assert!(linker.link(object.as_bytes(), &names).is_ok());
-    assert!(matches!(
-        compile(&[refs[0], refs[0]], &target()),
-        Err(CodegenError::DuplicateName(_))
-    ));
+    assert!(matches!(compile(&[refs[0], refs[0]], &target()), Err(CodegenError::DuplicateName(_))));
 }
 
 #[test]
@@ -461,10 +337,7 @@ fn threads_compile_and_link_at_once() {
         let threads: Vec<_> = (0..6).map(|_| scope.spawn(work)).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
-    assert!(
-        compiled.windows(2).all(|pair| pair[0] == pair[1]),
-        "the same kernel gives the same bytes"
-    );
+    assert!(compiled.windows(2).all(|pair| pair[0] == pair[1]), "the same kernel gives the same bytes");
 }
 
 #[test]
@@ -483,24 +356,12 @@ fn damaged_objects_are_refused() {
 fn every_target_compiles_every_golden() {
     for cpu in ["haswell", "x86-64", "x86-64-v4", "znver4", "sapphirerapids"] {
         let target = HostTarget::with_cpu(cpu).unwrap();
-        for name in [
-            "relu",
-            "gelu_erf",
-            "softmax",
-            "layer_norm",
-            "sum_columns",
-            "silu_mul_bf16",
-            "cat",
-            "gather",
-        ] {
+        for name in ["relu", "gelu_erf", "softmax", "layer_norm", "sum_columns", "silu_mul_bf16", "cat", "gather"] {
             assembly(&golden(name), &target).unwrap();
         }
     }
     let wide = assembly(&golden("relu"), &HostTarget::with_cpu("znver4").unwrap()).unwrap();
     assert!(wide.contains("zmm"), "{wide}");
     assert!(HostTarget::with_cpu("z80").is_err());
-    assert_ne!(
-        HostTarget::detect().key(),
-        HostTarget::with_cpu("sapphirerapids").unwrap().key()
-    );
+    assert_ne!(HostTarget::detect().key(), HostTarget::with_cpu("sapphirerapids").unwrap().key());
 }

@@ -4,8 +4,7 @@ mod common;
 use common::*;
 use oxy_graph::DType;
 use oxy_loops::{
-    Body, Dim, DimKind, Expr, Index, Kernel, Param, Phase, ReduceOp, Reduction, ScalarOp, Split,
-    Store, Ty, V,
+    Body, Dim, DimKind, Expr, Index, Kernel, Param, Phase, ReduceOp, Reduction, ScalarOp, Split, Store, Ty, V,
 };
 
 const DTYPES: &[DType] = &[
@@ -27,9 +26,7 @@ const DTYPES: &[DType] = &[
 fn exact_ops() -> Vec<ScalarOp> {
     use ScalarOp::*;
     let is_function = |op: &ScalarOp| oxy_loops::interp::function(*op, 0.5, 0.5).is_ok();
-    ScalarOp::all()
-        .filter(|op| !is_function(op) && *op != Copysign)
-        .collect()
+    ScalarOp::all().filter(|op| !is_function(op) && *op != Copysign).collect()
 }
 
 struct Generator {
@@ -49,21 +46,9 @@ impl Generator {
         let is_vector_last = rng.below(4) != 0;
         let mut dims = Vec::new();
         for d in 0..rank {
-            let extent = if d + 1 == rank && is_vector_last {
-                rng.below(90)
-            } else {
-                rng.below(7)
-            };
-            let extent = if extent == 0 && rng.below(3) != 0 {
-                5
-            } else {
-                extent
-            } as i64;
-            let kind = if rng.below(3) == 0 {
-                DimKind::Reduce
-            } else {
-                DimKind::Parallel
-            };
+            let extent = if d + 1 == rank && is_vector_last { rng.below(90) } else { rng.below(7) };
+            let extent = if extent == 0 && rng.below(3) != 0 { 5 } else { extent } as i64;
+            let kind = if rng.below(3) == 0 { DimKind::Reduce } else { DimKind::Parallel };
             dims.push(Dim { extent, kind });
         }
         let vector_dim = match rank {
@@ -72,28 +57,10 @@ impl Generator {
             n => (rng.below(5) != 0).then(|| rng.below(n as u64) as u32),
         };
         let is_parallel = vector_dim.is_some_and(|d| dims[d as usize].kind == DimKind::Parallel);
-        let split = if is_parallel && rng.below(2) == 0 {
-            Split::Vector
-        } else {
-            Split::Outer
-        };
+        let split = if is_parallel && rng.below(2) == 0 { Split::Vector } else { Split::Outer };
         let name = format!("random{seed}");
-        let kernel = Kernel {
-            name,
-            params: vec![],
-            dims,
-            vector_dim,
-            phases: vec![],
-            slots: vec![],
-            split,
-        };
-        Generator {
-            rng,
-            kernel,
-            lens: vec![],
-            ops: exact_ops(),
-            index_params: vec![],
-        }
+        let kernel = Kernel { name, params: vec![], dims, vector_dim, phases: vec![], slots: vec![], split };
+        Generator { rng, kernel, lens: vec![], ops: exact_ops(), index_params: vec![] }
     }
 
     fn param(&mut self, dtype: DType, written: bool) -> u32 {
@@ -104,8 +71,7 @@ impl Generator {
 
     fn need(&mut self, param: u32, index: &Index, extra: i64) {
         let dims = self.kernel.dims.iter().zip(&index.strides);
-        let last: i64 =
-            index.base + extra + dims.map(|(d, s)| s * (d.extent - 1).max(0)).sum::<i64>();
+        let last: i64 = index.base + extra + dims.map(|(d, s)| s * (d.extent - 1).max(0)).sum::<i64>();
         let len = &mut self.lens[param as usize];
         *len = (*len).max(last + 1);
     }
@@ -126,11 +92,7 @@ impl Generator {
                 stride *= dim.extent.max(1);
             }
         }
-        Index {
-            base: self.rng.below(3) as i64,
-            strides: strides.into(),
-            indirect: vec![],
-        }
+        Index { base: self.rng.below(3) as i64, strides: strides.into(), indirect: vec![] }
     }
 
     fn load_index(&mut self, is_loop: bool) -> Index {
@@ -146,10 +108,7 @@ impl Generator {
     }
 
     fn pick(&mut self, body: &Body, ty: Ty) -> Option<V> {
-        let found: Vec<u32> = (0..body.types.len())
-            .filter(|i| body.types[*i] == ty)
-            .map(|i| i as u32)
-            .collect();
+        let found: Vec<u32> = (0..body.types.len()).filter(|i| body.types[*i] == ty).map(|i| i as u32).collect();
         (!found.is_empty()).then(|| V(self.rng.pick(&found)))
     }
 
@@ -159,21 +118,10 @@ impl Generator {
             let param = self.rng.pick(&self.index_params.clone());
             let inner = self.load_index(is_loop);
             self.need(param, &inner, 0);
-            let v = body.push(
-                Expr::Load {
-                    param,
-                    index: inner,
-                    mask: None,
-                },
-                Ty::I64,
-            );
+            let v = body.push(Expr::Load { param, index: inner, mask: None }, Ty::I64);
             index.indirect.push((v, 1 + self.rng.below(5) as i64));
         }
-        let mask = if self.rng.below(4) == 0 {
-            self.pick(body, Ty::Bool)
-        } else {
-            None
-        };
+        let mask = if self.rng.below(4) == 0 { self.pick(body, Ty::Bool) } else { None };
         let reuse = self.rng.below(2) == 0 && !self.kernel.params.is_empty();
         let param = if reuse {
             self.rng.below(self.kernel.params.len() as u64) as u32
@@ -212,9 +160,7 @@ impl Generator {
                 }
             }
             3 => {
-                let set: Vec<u32> = (0..slots.len() as u32)
-                    .filter(|s| slots[*s as usize])
-                    .collect();
+                let set: Vec<u32> = (0..slots.len() as u32).filter(|s| slots[*s as usize]).collect();
                 if !set.is_empty() {
                     let slot = self.rng.pick(&set);
                     body.push(Expr::Slot(slot), self.kernel.slots[slot as usize]);
@@ -222,18 +168,14 @@ impl Generator {
             }
             4..=6 => self.load(body, is_loop),
             7 => {
-                let to = self
-                    .rng
-                    .pick(&[Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool]);
+                let to = self.rng.pick(&[Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool]);
                 let v = V(self.rng.below(body.exprs.len().max(1) as u64) as u32);
                 if !body.exprs.is_empty() {
                     body.push(Expr::Cast(v), to);
                 }
             }
             8 => {
-                let dtype =
-                    self.rng
-                        .pick(&[DType::F16, DType::BF16, DType::I8, DType::U8, DType::I16]);
+                let dtype = self.rng.pick(&[DType::F16, DType::BF16, DType::I8, DType::U8, DType::I16]);
                 let ty = Ty::of(dtype).unwrap();
                 if let Some(v) = self.pick(body, ty) {
                     body.push(Expr::Round(dtype, v), ty);
@@ -241,12 +183,8 @@ impl Generator {
             }
             _ => {
                 let op = self.rng.pick(&self.ops.clone());
-                let ty = self
-                    .rng
-                    .pick(&[Ty::F32, Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool]);
-                let mut args: Vec<V> = (0..op.arity())
-                    .filter_map(|_| self.pick(body, ty))
-                    .collect();
+                let ty = self.rng.pick(&[Ty::F32, Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool]);
+                let mut args: Vec<V> = (0..op.arity()).filter_map(|_| self.pick(body, ty)).collect();
                 if op == ScalarOp::Select && args.len() == 3 {
                     match self.pick(body, Ty::Bool) {
                         Some(condition) => args[0] = condition,
@@ -275,9 +213,7 @@ impl Generator {
         match ty {
             Ty::Bool => self.rng.pick(&[ReduceOp::Any, ReduceOp::All]),
             t if t.is_float() => self.rng.pick(&[ReduceOp::Max, ReduceOp::Min]),
-            _ => self
-                .rng
-                .pick(&[ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min]),
+            _ => self.rng.pick(&[ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min]),
         }
     }
 
@@ -286,12 +222,7 @@ impl Generator {
         self.index_params.push(index_param);
         let has_reduce = self.kernel.dims.iter().any(|d| d.kind == DimKind::Reduce);
         let phases = if has_reduce { 1 + self.rng.below(4) } else { 1 };
-        self.kernel.slots = (0..3)
-            .map(|_| {
-                self.rng
-                    .pick(&[Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool])
-            })
-            .collect();
+        self.kernel.slots = (0..3).map(|_| self.rng.pick(&[Ty::F32, Ty::F64, Ty::I32, Ty::I64, Ty::Bool])).collect();
         let mut slots = vec![false; 3];
         for p in 0..phases {
             let is_loop = has_reduce && self.rng.below(3) != 0;
@@ -328,37 +259,21 @@ impl Generator {
                 let dtype = self.rng.pick(DTYPES);
                 let param = self.param(dtype, true);
                 self.need(param, &index, 0);
-                body.stores.push(Store {
-                    param,
-                    index,
-                    value,
-                });
+                body.stores.push(Store { param, index, value });
             }
             let is_last = p + 1 == phases;
-            self.kernel.phases.push(if is_loop {
-                Phase::Loop(body)
-            } else {
-                Phase::Point(body)
-            });
+            self.kernel.phases.push(if is_loop { Phase::Loop(body) } else { Phase::Point(body) });
             // What the loops left in the slots is observed at the end.
             if is_last && slots.iter().any(|s| *s) {
                 let mut body = Body::default();
                 for slot in (0..3u32).filter(|s| slots[*s as usize]) {
                     let ty = self.kernel.slots[slot as usize];
                     let value = body.push(Expr::Slot(slot), ty);
-                    let dtype = DTYPES
-                        .iter()
-                        .copied()
-                        .find(|d| Ty::of(*d) == Some(ty))
-                        .unwrap();
+                    let dtype = DTYPES.iter().copied().find(|d| Ty::of(*d) == Some(ty)).unwrap();
                     let index = self.store_index(false);
                     let param = self.param(dtype, true);
                     self.need(param, &index, 0);
-                    body.stores.push(Store {
-                        param,
-                        index,
-                        value,
-                    });
+                    body.stores.push(Store { param, index, value });
                 }
                 self.kernel.phases.push(Phase::Point(body));
             }
@@ -368,9 +283,7 @@ impl Generator {
             let len = self.lens[i] as usize;
             let mut bytes = random_buffer(&mut self.rng, param.dtype, len);
             if self.index_params.contains(&(i as u32)) {
-                bytes = (0..len)
-                    .flat_map(|_| (self.rng.below(8) as i64).to_le_bytes())
-                    .collect();
+                bytes = (0..len).flat_map(|_| (self.rng.below(8) as i64).to_le_bytes()).collect();
             }
             buffers.push(bytes);
         }
@@ -389,13 +302,7 @@ fn run(seeds: std::ops::Range<u64>) {
         check_aliased(&kernel, &code, &buffers, &aliases, &[(0, range)]);
         let mut rng = Rng(seed + 1);
         let cut = rng.below(range as u64 + 1) as i64;
-        check_aliased(
-            &kernel,
-            &code,
-            &buffers,
-            &aliases,
-            &[(cut, range), (0, cut)],
-        );
+        check_aliased(&kernel, &code, &buffers, &aliases, &[(cut, range), (0, cut)]);
     }
 }
 

@@ -73,15 +73,11 @@ const BOUNDS: &[(ScalarOp, f64, f64)] = &[
     (ScalarOp::Digamma, 0.51, 0.0),
 ];
 
-const BINARY_BOUNDS: &[(ScalarOp, f64, f64)] =
-    &[(ScalarOp::Pow, 0.51, 1.0), (ScalarOp::Atan2, 0.51, 2.0)];
+const BINARY_BOUNDS: &[(ScalarOp, f64, f64)] = &[(ScalarOp::Pow, 0.51, 1.0), (ScalarOp::Atan2, 0.51, 2.0)];
 
 fn function_kernel(op: ScalarOp, ty: &str) -> Kernel {
-    let (second, args) = if op.arity() == 2 {
-        (format!("v1 {ty} = load p1[d0]"), "v0 v1")
-    } else {
-        (String::new(), "v0")
-    };
+    let (second, args) =
+        if op.arity() == 2 { (format!("v1 {ty} = load p1[d0]"), "v0 v1") } else { (String::new(), "v0") };
     let result = op.arity();
     kernel(&format!(
         "kernel f\n p0 {ty}\n p1 {ty}\n p2 {ty} written\n d0 parallel 1000000000\n vector d0\n split vector\npoint\n \
@@ -109,20 +105,14 @@ fn ulp_f32(got: f32, want: f64) -> f64 {
         };
     }
     if want == 0.0 || got == 0.0 && want.abs() < 1e-46 {
-        return if got == 0.0 && got.is_sign_negative() == want.is_sign_negative() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if got == 0.0 && got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
     }
     let exponent = (want.abs().log2().floor() as i32).clamp(-126, 127);
     (f64::from(got) - want).abs() / 2f64.powi(exponent - 23)
 }
 
 fn ulp_f64(got: f64, want: f64) -> f64 {
-    if got == want && got.is_sign_negative() == want.is_sign_negative()
-        || got.is_nan() && want.is_nan()
-    {
+    if got == want && got.is_sign_negative() == want.is_sign_negative() || got.is_nan() && want.is_nan() {
         return 0.0;
     }
     if !got.is_finite() || !want.is_finite() || got.is_sign_negative() != want.is_sign_negative() {
@@ -141,30 +131,14 @@ struct Worst {
 
 fn measure_f32(op: ScalarOp, xs: &[f32], ys: &[f32]) -> Worst {
     let code = Code::new(&function_kernel(op, "f32"));
-    let mut buffers = vec![
-        f32s(xs.iter().copied()),
-        f32s(ys.iter().copied()),
-        vec![0; xs.len() * 4],
-    ];
+    let mut buffers = vec![f32s(xs.iter().copied()), f32s(ys.iter().copied()), vec![0; xs.len() * 4]];
     code.run(&mut buffers, &[0, 1, 2], 0, xs.len() as i64);
-    let mut worst = Worst {
-        ulp: -1.0,
-        x: 0.0,
-        y: 0.0,
-        got: 0.0,
-        want: 0.0,
-    };
+    let mut worst = Worst { ulp: -1.0, x: 0.0, y: 0.0, got: 0.0, want: 0.0 };
     for ((x, y), got) in xs.iter().zip(ys).zip(to_f32s(&buffers[2])) {
         let want = reference(op, (*x).into(), (*y).into());
         let ulp = ulp_f32(got, want);
         if ulp > worst.ulp {
-            worst = Worst {
-                ulp,
-                x: (*x).into(),
-                y: (*y).into(),
-                got: got.into(),
-                want,
-            };
+            worst = Worst { ulp, x: (*x).into(), y: (*y).into(), got: got.into(), want };
         }
     }
     worst
@@ -175,25 +149,13 @@ fn measure_f64(op: ScalarOp, xs: &[f64], ys: &[f64]) -> Worst {
     let bytes = |v: &[f64]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let mut buffers = vec![bytes(xs), bytes(ys), vec![0; xs.len() * 8]];
     code.run(&mut buffers, &[0, 1, 2], 0, xs.len() as i64);
-    let mut worst = Worst {
-        ulp: -1.0,
-        x: 0.0,
-        y: 0.0,
-        got: 0.0,
-        want: 0.0,
-    };
+    let mut worst = Worst { ulp: -1.0, x: 0.0, y: 0.0, got: 0.0, want: 0.0 };
     for ((x, y), got) in xs.iter().zip(ys).zip(buffers[2].chunks(8)) {
         let got = f64::from_le_bytes(got.try_into().unwrap());
         let want = reference(op, *x, *y);
         let ulp = ulp_f64(got, want);
         if ulp > worst.ulp {
-            worst = Worst {
-                ulp,
-                x: *x,
-                y: *y,
-                got,
-                want,
-            };
+            worst = Worst { ulp, x: *x, y: *y, got, want };
         }
     }
     worst
@@ -202,20 +164,8 @@ fn measure_f64(op: ScalarOp, xs: &[f64], ys: &[f64]) -> Worst {
 /// Every K-th bit pattern (all exponents, subnormals, infinities, NaN), and the awkward ones.
 fn all_f32(step: usize) -> Vec<f32> {
     let mut xs: Vec<f32> = (0..=u32::MAX).step_by(step).map(f32::from_bits).collect();
-    let awkward = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        f32::INFINITY,
-        -f32::INFINITY,
-        f32::NAN,
-        0.5,
-        2.0,
-        1e-45,
-        f32::MAX,
-        f32::MIN_POSITIVE,
-    ];
+    let awkward =
+        [0.0, -0.0, 1.0, -1.0, f32::INFINITY, -f32::INFINITY, f32::NAN, 0.5, 2.0, 1e-45, f32::MAX, f32::MIN_POSITIVE];
     xs.extend(awkward);
     xs
 }
@@ -229,35 +179,13 @@ fn all_f64(count: u64) -> Vec<f64> {
         let scale = rng.pick(&[1e-3, 0.5, 1.0, 3.0, 30.0, 800.0]);
         xs.push(unit * scale);
     }
-    xs.extend([
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        f64::INFINITY,
-        -f64::INFINITY,
-        f64::NAN,
-        0.5,
-        2.0,
-        5e-324,
-        f64::MAX,
-        1e-310,
-    ]);
+    xs.extend([0.0, -0.0, 1.0, -1.0, f64::INFINITY, -f64::INFINITY, f64::NAN, 0.5, 2.0, 5e-324, f64::MAX, 1e-310]);
     xs
 }
 
 fn report(failures: &mut Vec<String>, kind: &str, op: ScalarOp, worst: &Worst, bound: f64) {
-    let Worst {
-        ulp,
-        x,
-        y,
-        got,
-        want,
-    } = worst;
-    let line = format!(
-        "{kind} {:8} {ulp:.3} ulp (bound {bound}) at {x:e}, {y:e}: {got:e}, right {want:e}",
-        op.name()
-    );
+    let Worst { ulp, x, y, got, want } = worst;
+    let line = format!("{kind} {:8} {ulp:.3} ulp (bound {bound}) at {x:e}, {y:e}: {got:e}, right {want:e}", op.name());
     println!("{line}");
     if *ulp > bound || ulp.is_nan() {
         failures.push(line);
@@ -272,31 +200,15 @@ fn functions_of_one_argument() {
     let mut failures = Vec::new();
     let only = std::env::var("OXY_TEST_ULP_ONLY").ok();
     for (op, bound32, bound64) in BOUNDS {
-        if only
-            .as_ref()
-            .is_some_and(|names| !names.split(',').any(|n| n == op.name()))
-        {
+        if only.as_ref().is_some_and(|names| !names.split(',').any(|n| n == op.name())) {
             continue;
         }
         // Negative arguments of lgamma and digamma have poles where no bound is meant.
-        let keep =
-            |x: f64| !matches!(op, ScalarOp::Lgamma | ScalarOp::Digamma) || x.is_nan() || x > 0.0;
+        let keep = |x: f64| !matches!(op, ScalarOp::Lgamma | ScalarOp::Digamma) || x.is_nan() || x > 0.0;
         let xs: Vec<f32> = xs.iter().copied().filter(|x| keep((*x).into())).collect();
         let wide: Vec<f64> = wide.iter().copied().filter(|x| keep(*x)).collect();
-        report(
-            &mut failures,
-            "f32",
-            *op,
-            &measure_f32(*op, &xs, &xs),
-            *bound32,
-        );
-        report(
-            &mut failures,
-            "f64",
-            *op,
-            &measure_f64(*op, &wide, &wide),
-            *bound64,
-        );
+        report(&mut failures, "f32", *op, &measure_f32(*op, &xs, &xs), *bound32);
+        report(&mut failures, "f64", *op, &measure_f64(*op, &wide, &wide), *bound64);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -347,20 +259,8 @@ fn functions_of_two_arguments() {
     let wide_ys: Vec<f64> = ys.iter().map(|y| f64::from(*y)).collect();
     let mut failures = Vec::new();
     for (op, bound32, bound64) in BINARY_BOUNDS {
-        report(
-            &mut failures,
-            "f32",
-            *op,
-            &measure_f32(*op, &xs, &ys),
-            *bound32,
-        );
-        report(
-            &mut failures,
-            "f64",
-            *op,
-            &measure_f64(*op, &wide_xs, &wide_ys),
-            *bound64,
-        );
+        report(&mut failures, "f32", *op, &measure_f32(*op, &xs, &ys), *bound32);
+        report(&mut failures, "f64", *op, &measure_f64(*op, &wide_xs, &wide_ys), *bound64);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -370,10 +270,7 @@ fn functions_of_two_arguments() {
 fn interpreter_functions_agree_with_libm() {
     for (op, ..) in BOUNDS {
         for x in [0.1, 0.7, 1.3, 2.5, 20.0] {
-            let (got, want) = (
-                interp::function(*op, x, 0.0).unwrap(),
-                reference(*op, x, 0.0),
-            );
+            let (got, want) = (interp::function(*op, x, 0.0).unwrap(), reference(*op, x, 0.0));
             let close = (got - want).abs() <= 1e-14 * want.abs() || got.is_nan() && want.is_nan();
             assert!(close, "{} {x}: {got}, {want}", op.name());
         }

@@ -91,11 +91,7 @@ impl Owned {
     pub(crate) fn bool(value: bool) -> Owned {
         // SAFETY: the two singletons always exist.
         unsafe {
-            let object = if value {
-                ffi::Py_True()
-            } else {
-                ffi::Py_False()
-            };
+            let object = if value { ffi::Py_True() } else { ffi::Py_False() };
             ffi::Py_INCREF(object);
             Owned(NonNull::new_unchecked(object))
         }
@@ -121,19 +117,11 @@ pub(crate) fn status(result: c_int) -> Outcome<()> {
 
 /// Negative is an error, otherwise a truth value.
 pub(crate) fn truth(result: c_int) -> Outcome<bool> {
-    if result < 0 {
-        Err(Raised)
-    } else {
-        Ok(result != 0)
-    }
+    if result < 0 { Err(Raised) } else { Ok(result != 0) }
 }
 
 unsafe extern "C" {
-    fn _PyObject_GetMethod(
-        object: *mut PyObject,
-        name: *mut PyObject,
-        method: *mut *mut PyObject,
-    ) -> c_int;
+    fn _PyObject_GetMethod(object: *mut PyObject, name: *mut PyObject, method: *mut *mut PyObject) -> c_int;
     fn _PyObject_LookupSpecial(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     fn _PyObject_FunctionStr(object: *mut PyObject) -> *mut PyObject;
     fn _PyList_Extend(list: *mut PyObject, iterable: *mut PyObject) -> *mut PyObject;
@@ -243,11 +231,7 @@ api! {
 
 /// `left ** right`, or in place.
 pub(crate) fn number_power(left: Ref<'_>, right: Ref<'_>, inplace: bool) -> Outcome<Owned> {
-    let power = if inplace {
-        ffi::PyNumber_InPlacePower
-    } else {
-        ffi::PyNumber_Power
-    };
+    let power = if inplace { ffi::PyNumber_InPlacePower } else { ffi::PyNumber_Power };
     // SAFETY: the arguments are live, None always exists.
     unsafe { Owned::from_new(power(left.as_ptr(), right.as_ptr(), ffi::Py_None())) }
 }
@@ -264,13 +248,7 @@ pub(crate) fn delete_attr(object: Ref<'_>, name: Ref<'_>) -> Outcome<()> {
 
 pub(crate) fn new_slice(start: Ref<'_>, stop: Ref<'_>, step: Option<Ref<'_>>) -> Outcome<Owned> {
     // SAFETY: the arguments are live; NULL is no step.
-    unsafe {
-        Owned::from_new(ffi::PySlice_New(
-            start.as_ptr(),
-            stop.as_ptr(),
-            or_null(step),
-        ))
-    }
+    unsafe { Owned::from_new(ffi::PySlice_New(start.as_ptr(), stop.as_ptr(), or_null(step))) }
 }
 
 pub(crate) fn format(value: Ref<'_>, spec: Option<Ref<'_>>) -> Outcome<Owned> {
@@ -343,14 +321,7 @@ pub(crate) unsafe fn vectorcall(
     names: Option<Ref<'_>>,
 ) -> Outcome<Owned> {
     // SAFETY: the caller's promise.
-    unsafe {
-        Owned::from_new(ffi::PyObject_Vectorcall(
-            callable.as_ptr(),
-            args,
-            positional | flags,
-            or_null(names),
-        ))
-    }
+    unsafe { Owned::from_new(ffi::PyObject_Vectorcall(callable.as_ptr(), args, positional | flags, or_null(names))) }
 }
 
 /// Lets the callee use the word before the arguments (`PY_VECTORCALL_ARGUMENTS_OFFSET`).
@@ -362,19 +333,9 @@ pub(crate) fn call(callable: Ref<'_>, args: &[Ref<'_>]) -> Outcome<Owned> {
     unsafe { vectorcall(callable, args.as_ptr().cast(), args.len(), 0, None) }
 }
 
-pub(crate) fn call_tuple(
-    callable: Ref<'_>,
-    args: Ref<'_>,
-    kwargs: Option<Ref<'_>>,
-) -> Outcome<Owned> {
+pub(crate) fn call_tuple(callable: Ref<'_>, args: Ref<'_>, kwargs: Option<Ref<'_>>) -> Outcome<Owned> {
     // SAFETY: the arguments are live; `args` is a tuple (callers), NULL is no keyword arguments.
-    unsafe {
-        Owned::from_new(ffi::PyObject_Call(
-            callable.as_ptr(),
-            args.as_ptr(),
-            or_null(kwargs),
-        ))
-    }
+    unsafe { Owned::from_new(ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), or_null(kwargs))) }
 }
 
 /// The iterator's next value; `None` when it is exhausted, quietly or by StopIteration.
@@ -433,11 +394,7 @@ pub(crate) fn new_tuple<'a>(items: impl ExactSizeIterator<Item = Ref<'a>>) -> Ou
     unsafe {
         let tuple = Owned::from_new(ffi::PyTuple_New(items.len() as ffi::Py_ssize_t))?;
         for (i, item) in items.enumerate() {
-            ffi::PyTuple_SET_ITEM(
-                tuple.borrow().as_ptr(),
-                i as ffi::Py_ssize_t,
-                item.to_owned().into_ptr(),
-            );
+            ffi::PyTuple_SET_ITEM(tuple.borrow().as_ptr(), i as ffi::Py_ssize_t, item.to_owned().into_ptr());
         }
         Ok(tuple)
     }
@@ -449,11 +406,7 @@ pub(crate) fn new_list<'a>(items: impl ExactSizeIterator<Item = Ref<'a>>) -> Out
     unsafe {
         let list = Owned::from_new(ffi::PyList_New(items.len() as ffi::Py_ssize_t))?;
         for (i, item) in items.enumerate() {
-            ffi::PyList_SET_ITEM(
-                list.borrow().as_ptr(),
-                i as ffi::Py_ssize_t,
-                item.to_owned().into_ptr(),
-            );
+            ffi::PyList_SET_ITEM(list.borrow().as_ptr(), i as ffi::Py_ssize_t, item.to_owned().into_ptr());
         }
         Ok(list)
     }
@@ -471,12 +424,7 @@ pub(crate) fn tuple_get<'a>(tuple: Ref<'a>, index: usize) -> Option<Ref<'a>> {
         return None;
     }
     // SAFETY: in range; the tuple keeps the item alive.
-    unsafe {
-        Ref::new(ffi::PyTuple_GET_ITEM(
-            tuple.as_ptr(),
-            index as ffi::Py_ssize_t,
-        ))
-    }
+    unsafe { Ref::new(ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index as ffi::Py_ssize_t)) }
 }
 
 /// What a cell holds, owned; `None` if it is empty. Only for cells.
@@ -550,12 +498,7 @@ pub(crate) use raise_format;
 /// `object`
 pub(crate) fn object_type() -> Ref<'static> {
     // SAFETY: a static type of the interpreter.
-    unsafe {
-        Ref(
-            NonNull::new_unchecked((&raw mut ffi::PyBaseObject_Type).cast()),
-            PhantomData,
-        )
-    }
+    unsafe { Ref(NonNull::new_unchecked((&raw mut ffi::PyBaseObject_Type).cast()), PhantomData) }
 }
 
 macro_rules! exception_classes {

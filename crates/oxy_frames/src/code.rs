@@ -22,8 +22,7 @@ pub fn decode(code: &Bound<'_, PyCode>) -> PyResult<CodeUnit> {
     let version = PythonVersion::new(NUMBER.0, NUMBER.1)
         .ok_or_else(|| PyValueError::new_err("this CPython version has no decoder"))?;
     // SAFETY: it is a code object; `PyCode_GetCode` returns a new bytes object with the de-optimised bytes.
-    let bytecode =
-        unsafe { Bound::from_owned_ptr_or_err(code.py(), PyCode_GetCode(code.as_ptr()))? };
+    let bytecode = unsafe { Bound::from_owned_ptr_or_err(code.py(), PyCode_GetCode(code.as_ptr()))? };
     let object = code.as_ptr().cast::<CodeObject>();
     let unsigned = |value: c_int| u32::try_from(value).unwrap_or(0);
     // SAFETY: the layout is the running version's; the tables are bytes objects the code object owns.
@@ -48,10 +47,5 @@ pub fn decode(code: &Bound<'_, PyCode>) -> PyResult<CodeUnit> {
 /// `object` is a bytes object that outlives the slice.
 unsafe fn bytes<'a>(object: *mut PyObject) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    unsafe {
-        slice::from_raw_parts(
-            ffi::PyBytes_AsString(object).cast(),
-            ffi::PyBytes_Size(object) as usize,
-        )
-    }
+    unsafe { slice::from_raw_parts(ffi::PyBytes_AsString(object).cast(), ffi::PyBytes_Size(object) as usize) }
 }

@@ -26,11 +26,7 @@ pub(crate) enum How {
 impl<'f> Frame<'f> {
     /// The interpreter evaluates the frame as if nothing had happened. Only for a frame that wasn't touched.
     pub fn plain(&self) -> Result<Completion, FrameError> {
-        if self.is_touched() {
-            Err(FrameError::Touched)
-        } else {
-            Ok(Completion(How::Plain))
-        }
+        if self.is_touched() { Err(FrameError::Touched) } else { Ok(Completion(How::Plain)) }
     }
 
     /// On-stack replacement: the interpreter goes on at `at`, with the slots and the stack as they are now.

@@ -36,11 +36,7 @@ pub struct Frame<'f> {
 impl<'f> Frame<'f> {
     /// # Safety
     /// `raw` is linked as the current frame of `tstate`, the current thread, until the value is dropped.
-    pub(crate) unsafe fn new(
-        py: Python<'f>,
-        tstate: *mut ThreadState,
-        raw: *mut InterpreterFrame,
-    ) -> Frame<'f> {
+    pub(crate) unsafe fn new(py: Python<'f>, tstate: *mut ThreadState, raw: *mut InterpreterFrame) -> Frame<'f> {
         // SAFETY: the frame is live and owns its code.
         unsafe {
             let code = version::code(raw);
@@ -113,11 +109,7 @@ impl<'f> Frame<'f> {
     }
 
     /// Sets or unbinds a local slot. What it held is dropped after it has been replaced.
-    pub fn set_local(
-        &mut self,
-        slot: u32,
-        value: Option<Bound<'f, PyAny>>,
-    ) -> Result<(), FrameError> {
+    pub fn set_local(&mut self, slot: u32, value: Option<Bound<'f, PyAny>>) -> Result<(), FrameError> {
         if slot >= self.nlocalsplus {
             return Err(FrameError::NoSuchLocal);
         }
@@ -192,19 +184,11 @@ impl<'f> Frame<'f> {
     }
 
     /// Checks that `unit` can be this frame's code, and finds an instruction.
-    pub(crate) fn placed<'u>(
-        &self,
-        unit: &'u CodeUnit,
-        at: InstrId,
-    ) -> Result<&'u PlacedInstr, FrameError> {
+    pub(crate) fn placed<'u>(&self, unit: &'u CodeUnit, at: InstrId) -> Result<&'u PlacedInstr, FrameError> {
         // SAFETY: the code object is live; its size is counted in words.
         let words = unsafe { (*self.code).ob_size };
-        let ends_here = unit
-            .instrs
-            .last()
-            .is_some_and(|last| last.next.0 as ffi::Py_ssize_t == words);
-        if !ends_here || unit.nlocalsplus() != self.nlocalsplus || unit.stacksize != self.stacksize
-        {
+        let ends_here = unit.instrs.last().is_some_and(|last| last.next.0 as ffi::Py_ssize_t == words);
+        if !ends_here || unit.nlocalsplus() != self.nlocalsplus || unit.stacksize != self.stacksize {
             return Err(FrameError::WrongCode);
         }
         unit.get(at).ok_or(FrameError::NoSuchInstr)

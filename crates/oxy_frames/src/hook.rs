@@ -50,8 +50,7 @@ pub trait FrameHandler: Sync {
     fn evaluate(&self, frame: &mut Frame<'_>, mark: Mark) -> Completion;
 }
 
-type FrameEvaluator =
-    unsafe extern "C" fn(*mut ThreadState, *mut InterpreterFrame, c_int) -> *mut PyObject;
+type FrameEvaluator = unsafe extern "C" fn(*mut ThreadState, *mut InterpreterFrame, c_int) -> *mut PyObject;
 
 unsafe extern "C" {
     pub(crate) fn _PyEval_EvalFrameDefault(
@@ -59,12 +58,8 @@ unsafe extern "C" {
         frame: *mut InterpreterFrame,
         throwflag: c_int,
     ) -> *mut PyObject;
-    fn _PyInterpreterState_GetEvalFrameFunc(interp: *mut ffi::PyInterpreterState)
-    -> FrameEvaluator;
-    fn _PyInterpreterState_SetEvalFrameFunc(
-        interp: *mut ffi::PyInterpreterState,
-        evaluator: FrameEvaluator,
-    );
+    fn _PyInterpreterState_GetEvalFrameFunc(interp: *mut ffi::PyInterpreterState) -> FrameEvaluator;
+    fn _PyInterpreterState_SetEvalFrameFunc(interp: *mut ffi::PyInterpreterState, evaluator: FrameEvaluator);
 }
 
 static HANDLER: OnceLock<&'static dyn FrameHandler> = OnceLock::new();
@@ -73,10 +68,7 @@ static HANDLER: OnceLock<&'static dyn FrameHandler> = OnceLock::new();
 static PREVIOUS: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// How many guards live, and how many frames run with the hook taken out.
-static USERS: Mutex<Users> = Mutex::new(Users {
-    guards: 0,
-    suspended: 0,
-});
+static USERS: Mutex<Users> = Mutex::new(Users { guards: 0, suspended: 0 });
 
 struct Users {
     guards: usize,
@@ -96,9 +88,7 @@ pub struct HookGuard(());
 pub fn install(py: Python<'_>, handler: &'static dyn FrameHandler) -> PyResult<HookGuard> {
     let installed = *HANDLER.get_or_init(|| handler);
     if !ptr::addr_eq(installed, handler) {
-        return Err(PyRuntimeError::new_err(
-            "another frame handler has been installed",
-        ));
+        return Err(PyRuntimeError::new_err("another frame handler has been installed"));
     }
     code_extra::prepare()?;
     let mut users = users();
@@ -164,13 +154,7 @@ fn check_layout(_py: Python<'_>) -> PyResult<()> {
             && !(*tstate).datastack_chunk.is_null()
             && (*tstate).datastack_top <= (*tstate).datastack_limit
     };
-    if matches {
-        Ok(())
-    } else {
-        Err(PyRuntimeError::new_err(
-            "this CPython build has an unknown frame layout",
-        ))
-    }
+    if matches { Ok(()) } else { Err(PyRuntimeError::new_err("this CPython build has an unknown frame layout")) }
 }
 
 const CO_GENERATOR: c_int = 0x20;
@@ -212,8 +196,7 @@ unsafe extern "C" fn evaluate_frame(
 
         let mut link = version::Link::new();
         link.enter(tstate, frame);
-        let how = Python::try_attach(|py| handle(py, *handler, tstate, frame, mark))
-            .unwrap_or(How::Plain);
+        let how = Python::try_attach(|py| handle(py, *handler, tstate, frame, mark)).unwrap_or(How::Plain);
         link.exit(tstate);
         version::leave_recursive(tstate, charge);
         match how {

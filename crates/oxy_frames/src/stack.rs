@@ -52,8 +52,7 @@ fn lowest_address() -> usize {
     // SAFETY: asks about the calling thread.
     unsafe {
         let thread = libc::pthread_self();
-        (libc::pthread_get_stackaddr_np(thread) as usize)
-            .saturating_sub(libc::pthread_get_stacksize_np(thread))
+        (libc::pthread_get_stackaddr_np(thread) as usize).saturating_sub(libc::pthread_get_stacksize_np(thread))
     }
 }
 

@@ -17,11 +17,7 @@ unsafe extern "C" {
 /// With an exception set by the step at `at`: extends its traceback, cuts the stack, and pushes what the handler
 /// expects. Returns the handler's first instruction; `None` if the frame has no handler for that place, and then the
 /// stack is empty and the exception still set (end the frame with [`Frame::fail`]).
-pub fn unwind(
-    frame: &mut Frame<'_>,
-    unit: &CodeUnit,
-    at: InstrId,
-) -> Result<Option<InstrId>, FrameError> {
+pub fn unwind(frame: &mut Frame<'_>, unit: &CodeUnit, at: InstrId) -> Result<Option<InstrId>, FrameError> {
     let placed = frame.placed(unit, at)?;
     frame.touch();
     // SAFETY: attached.
@@ -113,13 +109,7 @@ pub(crate) unsafe fn raise_asynchronous() -> std::ffi::c_int {
         if globals.is_null() {
             return -1;
         }
-        let result = ffi::PyRun_StringFlags(
-            c"0".as_ptr(),
-            ffi::Py_eval_input,
-            globals,
-            globals,
-            ptr::null_mut(),
-        );
+        let result = ffi::PyRun_StringFlags(c"0".as_ptr(), ffi::Py_eval_input, globals, globals, ptr::null_mut());
         ffi::Py_DECREF(globals);
         if !result.is_null() {
             ffi::Py_DECREF(result);

@@ -11,10 +11,7 @@ use std::{
 };
 
 use oxy_bytecode::{CodeUnit, Instr, InstrId};
-use oxy_frames::{
-    Completion, Frame, FrameError, FrameHandler, HookGuard, Mark, StepOutcome, code, code_extra,
-    hook,
-};
+use oxy_frames::{Completion, Frame, FrameError, FrameHandler, HookGuard, Mark, StepOutcome, code, code_extra, hook};
 use pyo3::{
     exceptions::{PySystemError, PyTypeError},
     prelude::*,
@@ -165,11 +162,7 @@ fn run(frame: &mut Frame<'_>, unit: &CodeUnit) -> Result<Completion, FrameError>
 }
 
 /// Misuses a frame in every way there is; each has to be refused without harm. Then steps on.
-fn refuse_everything(
-    frame: &mut Frame<'_>,
-    unit: &CodeUnit,
-    at: InstrId,
-) -> Result<Completion, FrameError> {
+fn refuse_everything(frame: &mut Frame<'_>, unit: &CodeUnit, at: InstrId) -> Result<Completion, FrameError> {
     let depth = frame.stack_depth();
     let mut wrong = unit.clone();
     wrong.stacksize += 1;
@@ -180,42 +173,20 @@ fn refuse_everything(
             surprises.push(what.to_owned());
         }
     };
-    expect(
-        "leave by another unit",
-        matches!(frame.leave(&wrong, at), Err(FrameError::WrongCode)),
-    );
-    expect(
-        "leave past the end",
-        matches!(
-            frame.leave(unit, InstrId(u32::MAX)),
-            Err(FrameError::NoSuchInstr)
-        ),
-    );
-    expect(
-        "step of another unit",
-        matches!(oxy_frames::step(frame, &wrong, at), StepOutcome::Raised),
-    );
+    expect("leave by another unit", matches!(frame.leave(&wrong, at), Err(FrameError::WrongCode)));
+    expect("leave past the end", matches!(frame.leave(unit, InstrId(u32::MAX)), Err(FrameError::NoSuchInstr)));
+    expect("step of another unit", matches!(oxy_frames::step(frame, &wrong, at), StepOutcome::Raised));
     expect("its error", PyErr::take(frame.py()).is_some());
-    expect(
-        "set a slot",
-        frame.set_local(frame.nlocalsplus(), None) == Err(FrameError::NoSuchLocal),
-    );
+    expect("set a slot", frame.set_local(frame.nlocalsplus(), None) == Err(FrameError::NoSuchLocal));
     expect("read a slot", frame.local(frame.nlocalsplus()).is_none());
     expect("read the stack", frame.stack(depth).is_none());
     while frame.push(Some(none.clone())).is_ok() {}
-    expect(
-        "push past the end",
-        frame.push(None) == Err(FrameError::StackOverflow),
-    );
+    expect("push past the end", frame.push(None) == Err(FrameError::StackOverflow));
     frame.truncate(depth);
     expect("truncate", frame.stack_depth() == depth);
-    expect(
-        "start over",
-        matches!(frame.plain(), Err(FrameError::Touched)),
-    );
+    expect("start over", matches!(frame.plain(), Err(FrameError::Touched)));
     if !surprises.is_empty() {
-        PySystemError::new_err(format!("not refused: {}", surprises.join(", ")))
-            .restore(frame.py());
+        PySystemError::new_err(format!("not refused: {}", surprises.join(", "))).restore(frame.py());
         return Ok(frame.fail());
     }
     frame.leave(unit, at)
@@ -232,11 +203,7 @@ impl Run {
     fn start(py: Python<'_>, on_raise: OnRaise, leave_after: Option<u64>) -> PyResult<Run> {
         let guard = hook::install(py, &STRESS)?;
         RUNS.set(RUNS.get() + 1);
-        Ok(Run {
-            _guard: guard,
-            on_raise: ON_RAISE.replace(on_raise),
-            leave_after: LEAVE_AFTER.replace(leave_after),
-        })
+        Ok(Run { _guard: guard, on_raise: ON_RAISE.replace(on_raise), leave_after: LEAVE_AFTER.replace(leave_after) })
     }
 }
 
@@ -250,8 +217,7 @@ impl Drop for Run {
 
 fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCode>> {
     let code = function.getattr("__code__")?;
-    code.cast_into::<PyCode>()
-        .map_err(|_| PyTypeError::new_err("not a Python function"))
+    code.cast_into::<PyCode>().map_err(|_| PyTypeError::new_err("not a Python function"))
 }
 
 /// From now on, frames of this function are stepped through during runs.
@@ -290,10 +256,7 @@ fn run_stepped<'py>(
 
 /// Calls with every frame stepped through, whether marked or not.
 #[pyfunction]
-fn run_everything<'py>(
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn run_everything<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
     let before = MARK_UNKNOWN.replace(true);
     let result = function.call1(args);
@@ -333,20 +296,14 @@ fn steps_of_first() -> u64 {
 
 /// Calls with the hook installed and wanted, so that every frame is offered, but with no marks of ours involved.
 #[pyfunction]
-fn run_hooked<'py>(
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn run_hooked<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let _run = Run::start(function.py(), OnRaise::Unwind, None)?;
     function.call1(args)
 }
 
 /// Calls with the hook installed but not wanted by this thread.
 #[pyfunction]
-fn run_unwanted<'py>(
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn run_unwanted<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let _guard = hook::install(function.py(), &STRESS)?;
     function.call1(args)
 }
@@ -378,30 +335,15 @@ fn run_misusing<'py>(
 /// The names of all instructions, and of those that steps have performed in this thread.
 #[pyfunction]
 fn instructions() -> (Vec<&'static str>, Vec<&'static str>) {
-    (
-        Instr::MNEMONICS.to_vec(),
-        PERFORMED.with_borrow(|performed| performed.iter().copied().collect()),
-    )
+    (Instr::MNEMONICS.to_vec(), PERFORMED.with_borrow(|performed| performed.iter().copied().collect()))
 }
 
 /// Starts counting anew; returns the counts so far: steps, frames finished, left, raised, exceptions unwound.
 #[pyfunction]
 fn reset_counts() -> (u64, u64, u64, u64, u64) {
     COUNTS.with_borrow_mut(|counts| {
-        let now = (
-            counts.steps,
-            counts.finished,
-            counts.left,
-            counts.raised,
-            counts.unwound,
-        );
-        *counts = Counts {
-            steps: 0,
-            finished: 0,
-            left: 0,
-            raised: 0,
-            unwound: 0,
-        };
+        let now = (counts.steps, counts.finished, counts.left, counts.raised, counts.unwound);
+        *counts = Counts { steps: 0, finished: 0, left: 0, raised: 0, unwound: 0 };
         now
     })
 }

@@ -214,9 +214,10 @@ impl Torch {
             let context = unsafe { &*context.cast::<Context>() };
             // Unwinding through torch's frames is undefined: carry the panic over.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (context.body)(begin, end)))
-                && let Ok(mut slot) = context.panic.lock() {
-                    slot.get_or_insert(panic);
-                }
+                && let Ok(mut slot) = context.panic.lock()
+            {
+                slot.get_or_insert(panic);
+            }
         }
         let mut context = Context { body, panic: Mutex::new(None) };
         let pointer = (&raw mut context).cast::<c_void>();

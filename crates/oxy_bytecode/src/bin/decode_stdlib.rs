@@ -45,44 +45,20 @@ fn main() -> io::Result<ExitCode> {
             }
         }
     }
-    let Totals {
-        version,
-        codes,
-        instrs,
-        exact_stacks,
-        failures,
-        mnemonics,
-    } = totals;
+    let Totals { version, codes, instrs, exact_stacks, failures, mnemonics } = totals;
     let version = version.map_or("empty dump".to_owned(), |v| v.to_string());
     writeln!(out, "{version}: {codes} code objects, {failures} failures")?;
-    writeln!(
-        out,
-        "  {instrs} instructions; deepest stack equals co_stacksize in {exact_stacks}"
-    )?;
-    let unseen = Instr::MNEMONICS
-        .iter()
-        .copied()
-        .filter(|name| !mnemonics.contains(name));
-    writeln!(
-        out,
-        "  not in this version or not used: {}",
-        unseen.collect::<Vec<_>>().join(" ")
-    )?;
-    Ok(if failures == 0 && codes > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    writeln!(out, "  {instrs} instructions; deepest stack equals co_stacksize in {exact_stacks}")?;
+    let unseen = Instr::MNEMONICS.iter().copied().filter(|name| !mnemonics.contains(name));
+    writeln!(out, "  not in this version or not used: {}", unseen.collect::<Vec<_>>().join(" "))?;
+    Ok(if failures == 0 && codes > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check(dumped: &DumpedCode, totals: &mut Totals) -> Result<(), String> {
-    let unit =
-        CodeUnit::decode(dumped.version, &dumped.raw()).map_err(|error| error.to_string())?;
+    let unit = CodeUnit::decode(dumped.version, &dumped.raw()).map_err(|error| error.to_string())?;
     let analysis = Analysis::of(&unit).map_err(|error| error.to_string())?;
     totals.instrs += unit.instrs.len();
-    totals
-        .mnemonics
-        .extend(unit.instrs.iter().map(|placed| placed.instr.mnemonic()));
+    totals.mnemonics.extend(unit.instrs.iter().map(|placed| placed.instr.mnemonic()));
     totals.exact_stacks += usize::from(analysis.max_depth(&unit) == unit.stacksize);
     check_positions(dumped, &unit)?;
     check_jumps(dumped, &unit)?;
@@ -108,15 +84,10 @@ fn check_positions(dumped: &DumpedCode, unit: &CodeUnit) -> Result<(), String> {
 fn check_jumps(dumped: &DumpedCode, unit: &CodeUnit) -> Result<(), String> {
     for &word in &dumped.jumps {
         if unit.entry_at(word).is_none() {
-            return Err(format!(
-                "{word} is jumped to, but no instruction starts there"
-            ));
+            return Err(format!("{word} is jumped to, but no instruction starts there"));
         }
     }
-    let is_known = |id: InstrId| {
-        unit.get(id)
-            .is_some_and(|p| dumped.jumps.binary_search(&p.start).is_ok())
-    };
+    let is_known = |id: InstrId| unit.get(id).is_some_and(|p| dumped.jumps.binary_search(&p.start).is_ok());
     for (id, placed) in unit.iter() {
         let Some(target) = placed.instr.target() else {
             continue;
@@ -136,14 +107,11 @@ fn check_jumps(dumped: &DumpedCode, unit: &CodeUnit) -> Result<(), String> {
 fn loop_end(unit: &CodeUnit, target: InstrId) -> InstrId {
     let is = |back: u32, wanted: fn(&Instr) -> bool| {
         let id = target.0.checked_sub(back).map(InstrId);
-        id.and_then(|id| unit.get(id))
-            .is_some_and(|p| wanted(&p.instr))
+        id.and_then(|id| unit.get(id)).is_some_and(|p| wanted(&p.instr))
     };
     if is(1, |i| matches!(i, Instr::EndFor { count: 2 })) {
         InstrId(target.0 - 1)
-    } else if is(1, |i| matches!(i, Instr::PopTop {}))
-        && is(2, |i| matches!(i, Instr::EndFor { count: 1 }))
-    {
+    } else if is(1, |i| matches!(i, Instr::PopTop {})) && is(2, |i| matches!(i, Instr::EndFor { count: 1 })) {
         InstrId(target.0 - 2)
     } else {
         target

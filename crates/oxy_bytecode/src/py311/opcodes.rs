@@ -4,28 +4,19 @@
 
 use crate::{
     operand::{
-        AwaitOrigin, CallLayout, Condition, Conversion, FunctionFlags, Intrinsic, KwNames,
-        NullPlacement, ResumeOrigin, SendReceiver, UnaryOp,
+        AwaitOrigin, CallLayout, Condition, Conversion, FunctionFlags, Intrinsic, KwNames, NullPlacement, ResumeOrigin,
+        SendReceiver, UnaryOp,
     },
     version::{VersionTable, opcode_table},
 };
 
 /// CPython 3.11.
-pub static VERSION: VersionTable = VersionTable {
-    number: (3, 11),
-    opcode,
-    extended_arg: 144,
-    translate,
-};
+pub static VERSION: VersionTable = VersionTable { number: (3, 11), opcode, extended_arg: 144, translate };
 
 const LAYOUT: CallLayout = CallLayout::NullFirst;
 
 fn null_if(present: bool) -> NullPlacement {
-    if present {
-        NullPlacement::Below
-    } else {
-        NullPlacement::None
-    }
+    if present { NullPlacement::Below } else { NullPlacement::None }
 }
 
 opcode_table! { |op, out|

@@ -7,19 +7,14 @@ use crate::{
     decode::{Concrete, DecodeError},
     isa::Instr,
     operand::{
-        AwaitOrigin, CallLayout, Condition, Conversion, FunctionFlags, Intrinsic, KwNames,
-        NullPlacement, ResumeOrigin, SendReceiver, UnaryOp,
+        AwaitOrigin, CallLayout, Condition, Conversion, FunctionFlags, Intrinsic, KwNames, NullPlacement, ResumeOrigin,
+        SendReceiver, UnaryOp,
     },
     version::{VersionTable, opcode_table},
 };
 
 /// CPython 3.12.
-pub static VERSION: VersionTable = VersionTable {
-    number: (3, 12),
-    opcode,
-    extended_arg: 144,
-    translate,
-};
+pub static VERSION: VersionTable = VersionTable { number: (3, 12), opcode, extended_arg: 144, translate };
 
 const LAYOUT: CallLayout = CallLayout::NullFirst;
 
@@ -27,24 +22,13 @@ const LAYOUT: CallLayout = CallLayout::NullFirst;
 const AFTER_LOOP: u32 = 1;
 
 fn null_if(present: bool) -> NullPlacement {
-    if present {
-        NullPlacement::Below
-    } else {
-        NullPlacement::None
-    }
+    if present { NullPlacement::Below } else { NullPlacement::None }
 }
 
 /// The low bit asks for the two slots of a method call.
 fn load_attr(op: &Concrete) -> Result<Instr, DecodeError> {
     let name = op.name_above(1);
-    Ok(if op.bit(0) {
-        Instr::LoadMethod {
-            name,
-            layout: LAYOUT,
-        }
-    } else {
-        Instr::LoadAttr { name }
-    })
+    Ok(if op.bit(0) { Instr::LoadMethod { name, layout: LAYOUT } } else { Instr::LoadAttr { name } })
 }
 
 /// CALL_INTRINSIC_1: unary plus is an operator here, the rest are intrinsics.
@@ -55,9 +39,7 @@ fn intrinsic(op: &Concrete) -> Result<Instr, DecodeError> {
         3 => Intrinsic::StopIterationError,
         4 => Intrinsic::AsyncGenWrap,
         5 => {
-            return Ok(Instr::UnaryOp {
-                op: UnaryOp::Positive,
-            });
+            return Ok(Instr::UnaryOp { op: UnaryOp::Positive });
         }
         6 => Intrinsic::ListToTuple,
         7 => Intrinsic::TypeVar,

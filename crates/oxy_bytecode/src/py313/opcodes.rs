@@ -7,19 +7,14 @@ use crate::{
     decode::{Concrete, DecodeError},
     isa::Instr,
     operand::{
-        AwaitOrigin, CallLayout, Condition, Conversion, FunctionAttribute, FunctionFlags,
-        Intrinsic, KwNames, NullPlacement, ResumeOrigin, SendReceiver, UnaryOp,
+        AwaitOrigin, CallLayout, Condition, Conversion, FunctionAttribute, FunctionFlags, Intrinsic, KwNames,
+        NullPlacement, ResumeOrigin, SendReceiver, UnaryOp,
     },
     version::{VersionTable, opcode_table},
 };
 
 /// CPython 3.13.
-pub static VERSION: VersionTable = VersionTable {
-    number: (3, 13),
-    opcode,
-    extended_arg: 71,
-    translate,
-};
+pub static VERSION: VersionTable = VersionTable { number: (3, 13), opcode, extended_arg: 71, translate };
 
 const LAYOUT: CallLayout = CallLayout::CallableFirst;
 
@@ -27,11 +22,7 @@ const LAYOUT: CallLayout = CallLayout::CallableFirst;
 const AFTER_LOOP: u32 = 2;
 
 fn null_if(present: bool) -> NullPlacement {
-    if present {
-        NullPlacement::Above
-    } else {
-        NullPlacement::None
-    }
+    if present { NullPlacement::Above } else { NullPlacement::None }
 }
 
 fn attribute(op: &Concrete) -> Result<FunctionAttribute, DecodeError> {
@@ -42,14 +33,7 @@ fn attribute(op: &Concrete) -> Result<FunctionAttribute, DecodeError> {
 /// The low bit asks for the two slots of a method call.
 fn load_attr(op: &Concrete) -> Result<Instr, DecodeError> {
     let name = op.name_above(1);
-    Ok(if op.bit(0) {
-        Instr::LoadMethod {
-            name,
-            layout: LAYOUT,
-        }
-    } else {
-        Instr::LoadAttr { name }
-    })
+    Ok(if op.bit(0) { Instr::LoadMethod { name, layout: LAYOUT } } else { Instr::LoadAttr { name } })
 }
 
 /// CALL_INTRINSIC_1: unary plus is an operator here, the rest are intrinsics.
@@ -60,9 +44,7 @@ fn intrinsic(op: &Concrete) -> Result<Instr, DecodeError> {
         3 => Intrinsic::StopIterationError,
         4 => Intrinsic::AsyncGenWrap,
         5 => {
-            return Ok(Instr::UnaryOp {
-                op: UnaryOp::Positive,
-            });
+            return Ok(Instr::UnaryOp { op: UnaryOp::Positive });
         }
         6 => Intrinsic::ListToTuple,
         7 => Intrinsic::TypeVar,

@@ -35,22 +35,13 @@ fn parts<'c>(e: &Emit<'c>, x: Val<'c>) -> Parts<'c> {
     let float = |v| e.float(Kind::F64, v);
     let a = e.fabs(x);
     let is_large = e.fgt(a, float(0.5));
-    let z = e.select(
-        is_large,
-        e.fmul(e.fsub(float(1.0), a), float(0.5)),
-        e.fmul(x, x),
-    );
+    let z = e.select(is_large, e.fmul(e.fsub(float(1.0), a), float(0.5)), e.fmul(x, x));
     let ratio = e.fdiv(e.fmul(z, e.horner(z, &P)), e.horner(z, &Q));
     let root = e.sqrt(z);
     // The tiny addend keeps 0/0 away at |x| = 1.
     let twice = e.fadd(e.fadd(root, root), float(1e-300));
     let error = e.fdiv(e.fma(e.fneg(root), root, z), twice);
-    Parts {
-        is_large,
-        ratio,
-        root,
-        rest: e.fma(root, ratio, error),
-    }
+    Parts { is_large, ratio, root, rest: e.fma(root, ratio, error) }
 }
 
 pub fn asin<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
@@ -68,10 +59,7 @@ pub fn acos<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let float = |v| e.float(Kind::F64, v);
     let p = parts(e, x);
     let half_pi = float(HALF_PI_HI);
-    let small = e.fsub(
-        half_pi,
-        e.fsub(x, e.fsub(float(HALF_PI_LO), e.fmul(x, p.ratio))),
-    );
+    let small = e.fsub(half_pi, e.fsub(x, e.fsub(float(HALF_PI_LO), e.fmul(x, p.ratio))));
     let positive = e.fmul(float(2.0), e.fadd(p.root, p.rest));
     let w = e.fadd(p.root, e.fsub(p.rest, float(HALF_PI_LO)));
     let negative = e.fmul(float(2.0), e.fsub(half_pi, w));

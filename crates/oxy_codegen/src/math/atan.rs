@@ -60,11 +60,7 @@ pub fn atan2<'c>(e: &Emit<'c>, y: Val<'c>, x: Val<'c>) -> Val<'c> {
     let largest = e.select(e.fgt(a, b), a, b);
     let down = e.fgt(largest, float(1e150));
     let up = e.flt(largest, float(1e-150));
-    let factor = e.select(
-        down,
-        float(2f64.powi(-600)),
-        e.select(up, float(2f64.powi(600)), one),
-    );
+    let factor = e.select(down, float(2f64.powi(-600)), e.select(up, float(2f64.powi(600)), one));
     let r = first_quadrant(e, e.fmul(a, factor), e.fmul(b, factor));
     let is_left = e.ilt(e.bitcast(x, Kind::I64), e.int(Kind::I64, 0));
     let left = e.fsub(float(PI), e.fsub(r, float(2.0 * HALF_PI_LO)));

@@ -91,14 +91,8 @@ const TAIL_F32: ([f64; 2], [f64; 2], [f64; 3]) = (
     [-1.06777877e-1, -6.34846687e-1, -1.28717512e-1],
 );
 /// erf(x)/x - 1 below 0.92, in x², f32.
-const CENTRE_F32: [f64; 6] = [
-    -5.96761703e-4,
-    4.99119423e-3,
-    -2.67681349e-2,
-    1.12819925e-1,
-    -3.76125336e-1,
-    1.28379166e-1,
-];
+const CENTRE_F32: [f64; 6] =
+    [-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1];
 
 pub fn erf_f32<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let float = |v| e.float(Kind::F32, v);
@@ -143,12 +137,7 @@ fn parts<'c>(e: &Emit<'c>, x: Val<'c>) -> Parts<'c> {
     let square = exp::exp(e, e.fsub(e.fneg(e.fmul(high, high)), float(0.5625)));
     let low = e.fmul(e.fsub(high, b), e.fadd(high, b));
     let rest = exp::exp(e, e.fadd(low, e.fdiv(top, bottom)));
-    Parts {
-        a,
-        centre,
-        middle,
-        tail: e.fdiv(e.fmul(square, rest), b),
-    }
+    Parts { a, centre, middle, tail: e.fdiv(e.fmul(square, rest), b) }
 }
 
 pub fn erf<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
@@ -159,15 +148,7 @@ pub fn erf<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let tail = e.fsub(float(1.0), p.tail);
     let outer = e.copysign(e.select(e.flt(p.a, float(1.25)), middle, tail), x);
     // x·(1 + P/Q) at tiny x is x·(2/√π), so tiny x is not x here; only the sign of zero needs care.
-    e.select(
-        e.fcmp(
-            crate::llvm::FloatPredicate::LLVMRealOGE,
-            p.a,
-            float(0.84375),
-        ),
-        outer,
-        centre,
-    )
+    e.select(e.fcmp(crate::llvm::FloatPredicate::LLVMRealOGE, p.a, float(0.84375)), outer, centre)
 }
 
 pub fn erfc<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
@@ -179,20 +160,8 @@ pub fn erfc<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let above = e.fsub(float(0.5), e.fadd(e.fsub(x, float(0.5)), product));
     let centre = e.select(e.flt(x, float(0.25)), near, above);
     let is_negative = e.flt(x, float(0.0));
-    let middle = e.select(
-        is_negative,
-        e.fadd(float(1.0 + ERX), p.middle),
-        e.fsub(float(1.0 - ERX), p.middle),
-    );
+    let middle = e.select(is_negative, e.fadd(float(1.0 + ERX), p.middle), e.fsub(float(1.0 - ERX), p.middle));
     let tail = e.select(is_negative, e.fsub(float(2.0), p.tail), p.tail);
     let outer = e.select(e.flt(p.a, float(1.25)), middle, tail);
-    e.select(
-        e.fcmp(
-            crate::llvm::FloatPredicate::LLVMRealOGE,
-            p.a,
-            float(0.84375),
-        ),
-        outer,
-        centre,
-    )
+    e.select(e.fcmp(crate::llvm::FloatPredicate::LLVMRealOGE, p.a, float(0.84375)), outer, centre)
 }

@@ -29,38 +29,19 @@ const EXP2_F32: [f64; 7] = [
 ];
 
 /// e^r on |r| ≤ ln2/2 for f32.
-const EXP_F32: [f64; 7] = [
-    1.37805939e-3,
-    8.37312452e-3,
-    4.16695364e-2,
-    1.66664720e-1,
-    4.99999851e-1,
-    1.0,
-    1.0,
-];
+const EXP_F32: [f64; 7] = [1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0];
 
 const LN2_HI: f64 = 6.93147180369123816490e-01;
 const LN2_LO: f64 = 1.90821492927058770002e-10;
 
 /// 1.5·2^(mantissa bits): adding it to a small float leaves the nearest integer in the low bits.
 fn magic<'c>(e: &Emit<'c>, kind: Kind) -> Val<'c> {
-    e.float(
-        kind,
-        if kind == Kind::F32 {
-            12582912.0
-        } else {
-            6755399441055744.0
-        },
-    )
+    e.float(kind, if kind == Kind::F32 { 12582912.0 } else { 6755399441055744.0 })
 }
 
 /// The exponent bias and the width of the mantissa field.
 fn layout(kind: Kind) -> (i64, i64) {
-    if kind == Kind::F32 {
-        (127, 23)
-    } else {
-        (1023, 52)
-    }
+    if kind == Kind::F32 { (127, 23) } else { (1023, 52) }
 }
 
 /// 2^n for an integral float n in the normal range.
@@ -68,10 +49,7 @@ fn power_of_two<'c>(e: &Emit<'c>, n: Val<'c>) -> Val<'c> {
     let (kind, int) = (n.kind, n.kind.to_int());
     let (bias, width) = layout(kind);
     let bits = e.bitcast(e.fadd(n, magic(e, kind)), int);
-    e.bitcast(
-        e.shl(e.add(bits, e.int(int, bias)), e.int(int, width)),
-        kind,
-    )
+    e.bitcast(e.shl(e.add(bits, e.int(int, bias)), e.int(int, width)), kind)
 }
 
 /// p · 2^n with gradual underflow: in two steps, since 2^n itself may be out of range.
@@ -147,11 +125,7 @@ pub fn exp2<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let r = e.fsub(x, n);
     let ln2 = e.float(Kind::F64, std::f64::consts::LN_2);
     let high = e.fmul(r, ln2);
-    let low = e.fma(
-        r,
-        e.float(Kind::F64, 2.3190468138462996e-17),
-        e.fma(r, ln2, e.fneg(high)),
-    );
+    let low = e.fma(r, e.float(Kind::F64, 2.3190468138462996e-17), e.fma(r, ln2, e.fneg(high)));
     let p = e.fadd(e.fadd(small_expm1(e, high), low), e.float(Kind::F64, 1.0));
     scale(e, p, n)
 }

@@ -50,10 +50,7 @@ pub fn log_f32<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let tail = e.fma(e.horner(f, &LOG_F32), f, float(-0.5));
     let low = e.fma(k, float(-2.121_944_400_546_905_8e-4), f);
     // ln2 = 0.693359375 - 2.12194440e-4; the first part times k is exact. The large parts are added last.
-    let error = e.fsub(
-        e.fma(k, float(-2.121_944_400_546_905_8e-4), e.fsub(f, low)),
-        float(0.0),
-    );
+    let error = e.fsub(e.fma(k, float(-2.121_944_400_546_905_8e-4), e.fsub(f, low)), float(0.0));
     let tail = e.fma(tail, square, error);
     let result = e.fma(k, float(0.693359375), e.fadd(low, tail));
     special_cases(e, x, result)
@@ -85,32 +82,21 @@ fn reduce<'c>(e: &Emit<'c>, a: Val<'c>) -> Reduced<'c> {
     let shifted = e.add(e.bitcast(a, Kind::I64), int((1023 << 52) - ROOT_HALF));
     // The exponent field as a float, through the mantissa of 2^52.
     let field = e.or(e.lshr(shifted, int(52)), int(0x4330_0000_0000_0000));
-    let k = e.fsub(
-        e.bitcast(field, Kind::F64),
-        float(4503599627370496.0 + 1023.0),
-    );
+    let k = e.fsub(e.bitcast(field, Kind::F64), float(4503599627370496.0 + 1023.0));
     let m = e.add(e.and(shifted, int((1 << 52) - 1)), int(ROOT_HALF));
     let f = e.fsub(e.bitcast(m, Kind::F64), float(1.0));
     let half_square = e.fmul(e.fmul(f, f), float(0.5));
     let s = e.fdiv(f, e.fadd(f, float(2.0)));
     let z = e.fmul(s, s);
     let r = e.fmul(z, e.horner(z, &LG));
-    Reduced {
-        k,
-        f,
-        half_square,
-        tail: e.fmul(s, e.fadd(half_square, r)),
-    }
+    Reduced { k, f, half_square, tail: e.fmul(s, e.fadd(half_square, r)) }
 }
 
 /// Scales subnormals up; returns the factor's exponent too.
 fn normalised<'c>(e: &Emit<'c>, x: Val<'c>) -> (Val<'c>, Val<'c>) {
     let float = |v| e.float(Kind::F64, v);
     let is_small = e.flt(x, float(f64::MIN_POSITIVE));
-    (
-        e.select(is_small, e.fmul(x, float(2f64.powi(54))), x),
-        e.select(is_small, float(-54.0), float(0.0)),
-    )
+    (e.select(is_small, e.fmul(x, float(2f64.powi(54))), x), e.select(is_small, float(-54.0), float(0.0)))
 }
 
 /// log without the special cases, for positive finite x.
@@ -139,38 +125,22 @@ fn log_base<'c>(e: &Emit<'c>, x: Val<'c>, factor: (f64, f64), scale: (f64, f64))
     let low = e.fadd(e.fsub(e.fsub(r.f, high), r.half_square), r.tail);
     let product = e.fmul(high, float(factor.0));
     let rest = e.fma(high, float(factor.0), e.fneg(product));
-    let rest = e.fadd(
-        rest,
-        e.fma(high, float(factor.1), e.fmul(low, float(factor.0))),
-    );
+    let rest = e.fadd(rest, e.fma(high, float(factor.1), e.fmul(low, float(factor.0))));
     // k·scale + product, exactly as sum + error.
     let whole = e.fmul(k, float(scale.0));
-    let rest = e.fadd(
-        rest,
-        e.fma(k, float(scale.1), e.fma(k, float(scale.0), e.fneg(whole))),
-    );
+    let rest = e.fadd(rest, e.fma(k, float(scale.1), e.fma(k, float(scale.0), e.fneg(whole))));
     let sum = e.fadd(whole, product);
     let error = e.fadd(e.fsub(whole, sum), product);
     special_cases(e, x, e.fadd(sum, e.fadd(rest, error)))
 }
 
 pub fn log2<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
-    log_base(
-        e,
-        x,
-        (std::f64::consts::LOG2_E, 2.0355273740931033e-17),
-        (1.0, 0.0),
-    )
+    log_base(e, x, (std::f64::consts::LOG2_E, 2.0355273740931033e-17), (1.0, 0.0))
 }
 
 pub fn log10<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let log10_2 = (std::f64::consts::LOG10_2, -2.8037281277851704e-18);
-    log_base(
-        e,
-        x,
-        (std::f64::consts::LOG10_E, 1.098319650216765e-17),
-        log10_2,
-    )
+    log_base(e, x, (std::f64::consts::LOG10_E, 1.098319650216765e-17), log10_2)
 }
 
 pub fn log1p<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
@@ -180,11 +150,7 @@ pub fn log1p<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let r = reduce(e, u);
     // What the sum lost, relative to u: log(1+x) = log(u) + lost/u.
     let is_large = e.fgt(u, float(2.0));
-    let lost = e.select(
-        is_large,
-        e.fsub(one, e.fsub(u, x)),
-        e.fsub(x, e.fsub(u, one)),
-    );
+    let lost = e.select(is_large, e.fsub(one, e.fsub(u, x)), e.fsub(x, e.fsub(u, one)));
     let correction = e.fdiv(lost, u);
     let low = e.fadd(r.tail, e.fma(r.k, float(LN2_LO), correction));
     let low = e.fadd(e.fsub(low, r.half_square), r.f);
@@ -192,10 +158,6 @@ pub fn log1p<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
     let infinity = float(f64::INFINITY);
     let result = e.select(e.feq(x, infinity), infinity, result);
     let result = e.select(e.feq(x, float(-1.0)), e.fneg(infinity), result);
-    let result = nan_where(
-        e,
-        e.fcmp(FloatPredicate::LLVMRealULT, x, float(-1.0)),
-        result,
-    );
+    let result = nan_where(e, e.fcmp(FloatPredicate::LLVMRealULT, x, float(-1.0)), result);
     super::or_tiny(e, x, result)
 }

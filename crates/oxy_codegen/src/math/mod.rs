@@ -9,10 +9,7 @@
 //!
 //! `tests/ulp.rs` holds the error bound of every function.
 
-#![allow(
-    clippy::excessive_precision,
-    reason = "coefficients stand as fdlibm prints them"
-)]
+#![allow(clippy::excessive_precision, reason = "coefficients stand as fdlibm prints them")]
 
 use crate::emit::{Emit, Kind, Val};
 use oxy_loops::ScalarOp;
@@ -47,10 +44,9 @@ pub fn unary<'c>(e: &Emit<'c>, op: ScalarOp, x: Val<'c>) -> Val<'c> {
 pub fn binary<'c>(e: &Emit<'c>, op: ScalarOp, a: Val<'c>, b: Val<'c>) -> Val<'c> {
     match (a.kind, op) {
         (Kind::F32, ScalarOp::Pow) if e.target.has_fma => pow::pow_f32(e, a, b),
-        (Kind::F32, ScalarOp::Atan2) if e.target.has_fma => e.fptrunc(
-            atan::atan2(e, e.fpext(a, Kind::F64), e.fpext(b, Kind::F64)),
-            Kind::F32,
-        ),
+        (Kind::F32, ScalarOp::Atan2) if e.target.has_fma => {
+            e.fptrunc(atan::atan2(e, e.fpext(a, Kind::F64), e.fpext(b, Kind::F64)), Kind::F32)
+        }
         (_, ScalarOp::Atan2) if e.target.has_fma => atan::atan2(e, a, b),
         _ => from_libm(e, op, &[a, b]),
     }

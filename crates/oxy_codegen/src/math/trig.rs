@@ -6,11 +6,7 @@ use crate::{
 };
 
 /// π/2 as the sum of three doubles.
-const HALF_PI: [f64; 3] = [
-    std::f64::consts::FRAC_PI_2,
-    6.123233995736766e-17,
-    -1.4973849048591698e-33,
-];
+const HALF_PI: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
 
 const SIN: [f64; 5] = [
     1.58969099521155010221e-10,
@@ -75,19 +71,12 @@ fn quadrant<'c>(e: &Emit<'c>, x: Val<'c>) -> Quadrant<'c> {
 
 /// Whether bit `bit` of the quadrant number (plus `offset`) is set.
 fn has_bit<'c>(e: &Emit<'c>, number: Val<'c>, offset: i64, bit: i64) -> Val<'c> {
-    let masked = e.and(
-        e.add(number, e.int(Kind::I64, offset)),
-        e.int(Kind::I64, bit),
-    );
+    let masked = e.and(e.add(number, e.int(Kind::I64, offset)), e.int(Kind::I64, bit));
     e.not(e.ieq(masked, e.int(Kind::I64, 0)))
 }
 
 fn is_huge<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {
-    e.fcmp(
-        FloatPredicate::LLVMRealOGE,
-        e.fabs(x),
-        e.float(Kind::F64, LIMIT),
-    )
+    e.fcmp(FloatPredicate::LLVMRealOGE, e.fabs(x), e.float(Kind::F64, LIMIT))
 }
 
 pub fn sin<'c>(e: &Emit<'c>, x: Val<'c>) -> Val<'c> {

@@ -28,11 +28,7 @@ impl Code {
     pub fn for_target(kernel: &Kernel, target: &HostTarget) -> Code {
         let object = compile(&[kernel], target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         let linker = Linker::new().unwrap();
-        Code {
-            linked: linker
-                .link(object.as_bytes(), &[kernel.name.as_str()])
-                .unwrap(),
-        }
+        Code { linked: linker.link(object.as_bytes(), &[kernel.name.as_str()]).unwrap() }
     }
 
     /// Runs lo..hi; parameter i is `buffers[aliases[i]]`.
@@ -57,25 +53,16 @@ pub fn check(kernel: &Kernel, buffers: &[Vec<u8>]) {
     check_range(kernel, buffers, 0, kernel.range());
 }
 
-pub fn check_aliased(
-    kernel: &Kernel,
-    code: &Code,
-    buffers: &[Vec<u8>],
-    aliases: &[usize],
-    ranges: &[(i64, i64)],
-) {
+pub fn check_aliased(kernel: &Kernel, code: &Code, buffers: &[Vec<u8>], aliases: &[usize], ranges: &[(i64, i64)]) {
     let mut expected = buffers.to_vec();
     let mut found = buffers.to_vec();
     for (lo, hi) in ranges {
-        interp::run(kernel, &mut expected, aliases, *lo, *hi)
-            .unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+        interp::run(kernel, &mut expected, aliases, *lo, *hi).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         code.run(&mut found, aliases, *lo, *hi);
     }
     for (p, param) in kernel.params.iter().enumerate() {
         let size = param.dtype.itemsize();
-        let pairs = expected[aliases[p]]
-            .chunks(size)
-            .zip(found[aliases[p]].chunks(size));
+        let pairs = expected[aliases[p]].chunks(size).zip(found[aliases[p]].chunks(size));
         for (i, (want, got)) in pairs.enumerate() {
             if want != got && !(is_nan(param.dtype, want) && is_nan(param.dtype, got)) {
                 let show = |bytes| interp::read(param.dtype, bytes).unwrap();
@@ -124,16 +111,7 @@ impl Rng {
 
     /// A float around 1, seldom a special value.
     pub fn float(&mut self) -> f64 {
-        const SPECIAL: [f64; 8] = [
-            0.0,
-            -0.0,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            f64::NAN,
-            1e-40,
-            -3e38,
-            0.5,
-        ];
+        const SPECIAL: [f64; 8] = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -3e38, 0.5];
         match self.below(16) {
             0 => self.pick(&SPECIAL),
             _ => (self.below(1 << 20) as f64 / (1 << 16) as f64 - 8.0) * 1.37,
@@ -146,10 +124,7 @@ pub fn f32s(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
 }
 
 pub fn to_f32s(bytes: &[u8]) -> Vec<f32> {
-    bytes
-        .chunks(4)
-        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
-        .collect()
+    bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
 /// `len` elements of a dtype: floats, small integers or bools.

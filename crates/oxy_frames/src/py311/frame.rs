@@ -6,9 +6,7 @@ use std::{ffi::c_int, ptr};
 
 use pyo3::ffi::{self, PyObject};
 
-use super::layout::{
-    CFrame, CodeObject, CodeUnitWord, FRAME_OWNED_BY_THREAD, InterpreterFrame, ThreadState,
-};
+use super::layout::{CFrame, CodeObject, CodeUnitWord, FRAME_OWNED_BY_THREAD, InterpreterFrame, ThreadState};
 
 /// The entry in the thread's list of evaluation loops that makes a frame the current one.
 pub(crate) struct Link {
@@ -17,13 +15,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Link {
-        Link {
-            cframe: CFrame {
-                use_tracing: 0,
-                current_frame: ptr::null_mut(),
-                previous: ptr::null_mut(),
-            },
-        }
+        Link { cframe: CFrame { use_tracing: 0, current_frame: ptr::null_mut(), previous: ptr::null_mut() } }
     }
 
     /// Makes `frame` current, as the start of `_PyEval_EvalFrameDefault` does.
@@ -86,11 +78,7 @@ pub(crate) unsafe fn set_executing(frame: *mut InterpreterFrame, word: u32) {
 /// The frame is about to execute the opcode at `word`: `prev_instr` is the word before it.
 pub(crate) unsafe fn set_next(frame: *mut InterpreterFrame, word: u32) {
     // SAFETY: only the address is computed; before the first instruction CPython also points one word too low.
-    unsafe {
-        (*frame).prev_instr = code_start(frame)
-            .wrapping_add(word as usize)
-            .wrapping_sub(1)
-    }
+    unsafe { (*frame).prev_instr = code_start(frame).wrapping_add(word as usize).wrapping_sub(1) }
 }
 
 /// `_PyInterpreterFrame_LASTI`
@@ -118,10 +106,7 @@ pub(crate) unsafe fn has_c_recursion(_tstate: *mut ThreadState) -> bool {
 
 /// `_Py_EnterRecursiveCallTstate`, without the exception: `None` when the limit is reached, and nothing was taken.
 /// Otherwise what to give back.
-pub(crate) unsafe fn enter_recursive(
-    tstate: *mut ThreadState,
-    _stack_bytes_left: usize,
-) -> Option<c_int> {
+pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState, _stack_bytes_left: usize) -> Option<c_int> {
     // SAFETY: module contract.
     unsafe {
         if (*tstate).recursion_remaining <= 1 {
@@ -161,11 +146,7 @@ pub(crate) unsafe fn handle_pending(tstate: *mut ThreadState) -> c_int {
         if (&raw const (*(*tstate).interp).gil_drop_request).read_volatile() != 0 {
             ffi::PyEval_RestoreThread(ffi::PyEval_SaveThread());
         }
-        if (*tstate).async_exc.is_null() {
-            0
-        } else {
-            crate::unwind::raise_asynchronous()
-        }
+        if (*tstate).async_exc.is_null() { 0 } else { crate::unwind::raise_asynchronous() }
     }
 }
 
@@ -179,11 +160,7 @@ pub(crate) unsafe fn take_raised() -> *mut PyObject {
             return ptr::null_mut();
         }
         ffi::PyErr_NormalizeException(&mut kind, &mut value, &mut traceback);
-        let shown = if traceback.is_null() {
-            ffi::Py_None()
-        } else {
-            traceback
-        };
+        let shown = if traceback.is_null() { ffi::Py_None() } else { traceback };
         ffi::PyException_SetTraceback(value, shown);
         ffi::Py_XDECREF(traceback);
         ffi::Py_XDECREF(kind);

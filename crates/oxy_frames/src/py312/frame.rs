@@ -7,8 +7,8 @@ use std::{ffi::c_int, ptr};
 use pyo3::ffi::{self, PyObject};
 
 use super::layout::{
-    CFrame, CodeObject, CodeUnitWord, FRAME_OWNED_BY_FRAME_OBJECT, FRAME_OWNED_BY_THREAD,
-    FrameObject, InterpreterFrame, ThreadState,
+    CFrame, CodeObject, CodeUnitWord, FRAME_OWNED_BY_FRAME_OBJECT, FRAME_OWNED_BY_THREAD, FrameObject,
+    InterpreterFrame, ThreadState,
 };
 
 /// `PY_EVAL_C_STACK_UNITS`
@@ -21,10 +21,7 @@ const C_STACK_UNIT_BYTES: usize = 800;
 const C_RECURSION_RESERVE: c_int = 300;
 
 unsafe extern "C" {
-    fn PyUnstable_Exc_PrepReraiseStar(
-        original: *mut PyObject,
-        exceptions: *mut PyObject,
-    ) -> *mut PyObject;
+    fn PyUnstable_Exc_PrepReraiseStar(original: *mut PyObject, exceptions: *mut PyObject) -> *mut PyObject;
 }
 
 /// The entry in the thread's list of evaluation loops that makes a frame the current one.
@@ -34,12 +31,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Link {
-        Link {
-            cframe: CFrame {
-                current_frame: ptr::null_mut(),
-                previous: ptr::null_mut(),
-            },
-        }
+        Link { cframe: CFrame { current_frame: ptr::null_mut(), previous: ptr::null_mut() } }
     }
 
     /// Makes `frame` current, as the start of `_PyEval_EvalFrameDefault` does.
@@ -97,11 +89,7 @@ pub(crate) unsafe fn set_executing(frame: *mut InterpreterFrame, word: u32) {
 /// The frame is about to execute the opcode at `word`: `prev_instr` is the word before it.
 pub(crate) unsafe fn set_next(frame: *mut InterpreterFrame, word: u32) {
     // SAFETY: only the address is computed; before the first instruction CPython also points one word too low.
-    unsafe {
-        (*frame).prev_instr = code_start(frame)
-            .wrapping_add(word as usize)
-            .wrapping_sub(1)
-    }
+    unsafe { (*frame).prev_instr = code_start(frame).wrapping_add(word as usize).wrapping_sub(1) }
 }
 
 /// `_PyInterpreterFrame_LASTI`
@@ -128,11 +116,7 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, code: *mut CodeObject
             return true;
         }
         let monitoring = (*code).co_monitoring;
-        !monitoring.is_null()
-            && (*monitoring)
-                .active_monitors
-                .iter()
-                .any(|tools| *tools != 0)
+        !monitoring.is_null() && (*monitoring).active_monitors.iter().any(|tools| *tools != 0)
     }
 }
 
@@ -147,14 +131,10 @@ pub(crate) unsafe fn has_c_recursion(tstate: *mut ThreadState) -> bool {
 ///
 /// The engine takes more stack than the interpreter reckons with, so it charges more where the count would promise
 /// more stack than there is.
-pub(crate) unsafe fn enter_recursive(
-    tstate: *mut ThreadState,
-    stack_bytes_left: usize,
-) -> Option<c_int> {
+pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState, stack_bytes_left: usize) -> Option<c_int> {
     // SAFETY: module contract.
     unsafe {
-        let affordable =
-            c_int::try_from(stack_bytes_left / C_STACK_UNIT_BYTES).unwrap_or(c_int::MAX);
+        let affordable = c_int::try_from(stack_bytes_left / C_STACK_UNIT_BYTES).unwrap_or(c_int::MAX);
         let charge = ((*tstate).c_recursion_remaining - affordable).max(C_STACK_UNITS);
         if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= charge {
             return None;
@@ -216,16 +196,10 @@ unsafe fn clear_except_code(tstate: *mut ThreadState, frame: *mut InterpreterFra
 }
 
 /// `take_ownership`: the frame object outlives the frame and gets its contents.
-unsafe fn take_ownership(
-    tstate: *mut ThreadState,
-    object: *mut FrameObject,
-    frame: *mut InterpreterFrame,
-) {
+unsafe fn take_ownership(tstate: *mut ThreadState, object: *mut FrameObject, frame: *mut InterpreterFrame) {
     // SAFETY: a frame object is allocated with room for the frame of its code; the references move into it.
     unsafe {
-        let end = (&raw mut (*frame).localsplus)
-            .cast::<*mut PyObject>()
-            .add((*frame).stacktop as usize);
+        let end = (&raw mut (*frame).localsplus).cast::<*mut PyObject>().add((*frame).stacktop as usize);
         let size = end as usize - frame as usize;
         ffi::Py_INCREF((*frame).f_code.cast());
         let own = (&raw mut (*object).f_frame_data).cast::<u8>();
@@ -234,8 +208,7 @@ unsafe fn take_ownership(
         (*object).f_frame = own;
         (*own).owner = FRAME_OWNED_BY_FRAME_OBJECT;
         if is_incomplete(own) {
-            (*own).prev_instr =
-                code_start(own).wrapping_add((*(*own).f_code).co_firsttraceable as usize);
+            (*own).prev_instr = code_start(own).wrapping_add((*(*own).f_code).co_firsttraceable as usize);
         }
         (*own).previous = ptr::null_mut();
         // The frame is unlinked, so the current complete frame is its caller.
@@ -256,9 +229,7 @@ unsafe fn pop_frame(tstate: *mut ThreadState, frame: *mut InterpreterFrame) {
         let chunk = (*tstate).datastack_chunk;
         if base == (&raw mut (*chunk).data).cast() {
             let previous = (*chunk).previous;
-            (*tstate).datastack_top = (&raw mut (*previous).data)
-                .cast::<*mut PyObject>()
-                .add((*previous).top);
+            (*tstate).datastack_top = (&raw mut (*previous).data).cast::<*mut PyObject>().add((*previous).top);
             (*tstate).datastack_chunk = previous;
             let mut arena = std::mem::zeroed::<ffi::PyObjectArenaAllocator>();
             ffi::PyObject_GetArenaAllocator(&mut arena);
@@ -292,11 +263,7 @@ pub(crate) unsafe fn handle_pending(tstate: *mut ThreadState) -> c_int {
         if (&raw const (*(*tstate).interp).gil_drop_request).read_volatile() != 0 {
             ffi::PyEval_RestoreThread(ffi::PyEval_SaveThread());
         }
-        if (*tstate).async_exc.is_null() {
-            0
-        } else {
-            crate::unwind::raise_asynchronous()
-        }
+        if (*tstate).async_exc.is_null() { 0 } else { crate::unwind::raise_asynchronous() }
     }
 }
 
@@ -316,8 +283,7 @@ pub(crate) unsafe fn restore_raised(exception: *mut PyObject) {
 pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch> = None;
 
 /// The interpreter's own `_PyExc_PrepReraiseStar`.
-pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> =
-    Some(PyUnstable_Exc_PrepReraiseStar);
+pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = Some(PyUnstable_Exc_PrepReraiseStar);
 
 /// What is said of a class pattern whose class isn't one.
 pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a class";

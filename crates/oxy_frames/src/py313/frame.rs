@@ -7,8 +7,8 @@ use std::{ffi::c_int, ptr};
 use pyo3::ffi::{self, PyObject};
 
 use super::layout::{
-    CodeObject, CodeUnitWord, FRAME_OWNED_BY_FRAME_OBJECT, FRAME_OWNED_BY_THREAD, FrameObject,
-    InterpreterFrame, ThreadState,
+    CodeObject, CodeUnitWord, FRAME_OWNED_BY_FRAME_OBJECT, FRAME_OWNED_BY_THREAD, FrameObject, InterpreterFrame,
+    ThreadState,
 };
 
 /// `PY_EVAL_C_STACK_UNITS`
@@ -32,10 +32,7 @@ unsafe extern "C" {
         matched: *mut *mut PyObject,
         rest: *mut *mut PyObject,
     ) -> c_int;
-    fn PyUnstable_Exc_PrepReraiseStar(
-        original: *mut PyObject,
-        exceptions: *mut PyObject,
-    ) -> *mut PyObject;
+    fn PyUnstable_Exc_PrepReraiseStar(original: *mut PyObject, exceptions: *mut PyObject) -> *mut PyObject;
 }
 
 /// What makes a frame the thread's current one, and the one that was.
@@ -45,9 +42,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Link {
-        Link {
-            previous: ptr::null_mut(),
-        }
+        Link { previous: ptr::null_mut() }
     }
 
     /// Makes `frame` current, as the start of `_PyEval_EvalFrameDefault` does.
@@ -130,11 +125,7 @@ pub(crate) unsafe fn is_observed(tstate: *mut ThreadState, code: *mut CodeObject
             return true;
         }
         let monitoring = (*code).co_monitoring;
-        !monitoring.is_null()
-            && (*monitoring)
-                .active_monitors
-                .iter()
-                .any(|tools| *tools != 0)
+        !monitoring.is_null() && (*monitoring).active_monitors.iter().any(|tools| *tools != 0)
     }
 }
 
@@ -149,14 +140,10 @@ pub(crate) unsafe fn has_c_recursion(tstate: *mut ThreadState) -> bool {
 ///
 /// The engine takes more stack than the interpreter reckons with, so it charges more where the count would promise
 /// more stack than there is.
-pub(crate) unsafe fn enter_recursive(
-    tstate: *mut ThreadState,
-    stack_bytes_left: usize,
-) -> Option<c_int> {
+pub(crate) unsafe fn enter_recursive(tstate: *mut ThreadState, stack_bytes_left: usize) -> Option<c_int> {
     // SAFETY: module contract.
     unsafe {
-        let affordable =
-            c_int::try_from(stack_bytes_left / C_STACK_UNIT_BYTES).unwrap_or(c_int::MAX);
+        let affordable = c_int::try_from(stack_bytes_left / C_STACK_UNIT_BYTES).unwrap_or(c_int::MAX);
         let charge = ((*tstate).c_recursion_remaining - affordable).max(C_STACK_UNITS);
         if (*tstate).py_recursion_remaining <= 1 || (*tstate).c_recursion_remaining <= charge {
             return None;
@@ -218,16 +205,10 @@ unsafe fn clear_except_code(tstate: *mut ThreadState, frame: *mut InterpreterFra
 }
 
 /// `take_ownership`: the frame object outlives the frame and gets its contents.
-unsafe fn take_ownership(
-    tstate: *mut ThreadState,
-    object: *mut FrameObject,
-    frame: *mut InterpreterFrame,
-) {
+unsafe fn take_ownership(tstate: *mut ThreadState, object: *mut FrameObject, frame: *mut InterpreterFrame) {
     // SAFETY: a frame object is allocated with room for the frame of its code; the references move into it.
     unsafe {
-        let end = (&raw mut (*frame).localsplus)
-            .cast::<*mut PyObject>()
-            .add((*frame).stacktop as usize);
+        let end = (&raw mut (*frame).localsplus).cast::<*mut PyObject>().add((*frame).stacktop as usize);
         let size = end as usize - frame as usize;
         ffi::Py_INCREF((*frame).f_executable.cast());
         let own = (&raw mut (*object).f_frame_data).cast::<u8>();
@@ -236,8 +217,7 @@ unsafe fn take_ownership(
         (*object).f_frame = own;
         (*own).owner = FRAME_OWNED_BY_FRAME_OBJECT;
         if is_incomplete(own) {
-            (*own).instr_ptr =
-                code_start(own).wrapping_add((*(*own).f_executable).co_firsttraceable as usize + 1);
+            (*own).instr_ptr = code_start(own).wrapping_add((*(*own).f_executable).co_firsttraceable as usize + 1);
         }
         (*own).previous = ptr::null_mut();
         // The frame is unlinked, so the current complete frame is its caller.
@@ -274,12 +254,10 @@ pub(crate) unsafe fn restore_raised(exception: *mut PyObject) {
 }
 
 /// The interpreter's own `exception_group_match`.
-pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch> =
-    Some(_PyEval_ExceptionGroupMatch);
+pub(crate) const EXCEPTION_GROUP_MATCH: Option<crate::step::ExceptionGroupMatch> = Some(_PyEval_ExceptionGroupMatch);
 
 /// The interpreter's own `_PyExc_PrepReraiseStar`.
-pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> =
-    Some(PyUnstable_Exc_PrepReraiseStar);
+pub(crate) const PREP_RERAISE_STAR: Option<crate::step::PrepReraiseStar> = Some(PyUnstable_Exc_PrepReraiseStar);
 
 /// What is said of a class pattern whose class isn't one.
 pub(crate) const MATCH_CLASS_WANTS_CLASS: &std::ffi::CStr = c"called match pattern must be a class";

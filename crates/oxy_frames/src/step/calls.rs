@@ -16,12 +16,7 @@ use crate::{
     version::{self, layout::FunctionObject},
 };
 
-pub(super) fn call(
-    s: &mut Stepper<'_, '_>,
-    argc: u32,
-    kw: KwNames,
-    layout: CallLayout,
-) -> StepResult {
+pub(super) fn call(s: &mut Stepper<'_, '_>, argc: u32, kw: KwNames, layout: CallLayout) -> StepResult {
     let operands = argc.saturating_add(2 + kw.slots());
     let result = call_operands(s, argc, kw, layout);
     s.replace(operands, result)?;
@@ -29,12 +24,7 @@ pub(super) fn call(
     Ok(Flow::Next)
 }
 
-fn call_operands(
-    s: &Stepper<'_, '_>,
-    argc: u32,
-    kw: KwNames,
-    layout: CallLayout,
-) -> Outcome<Owned> {
+fn call_operands(s: &Stepper<'_, '_>, argc: u32, kw: KwNames, layout: CallLayout) -> Outcome<Owned> {
     // Depths of the two leading slots; the arguments are above them.
     let (first, second) = (argc + kw.slots() + 1, argc + kw.slots());
     let (callable, count) = match (layout, s.peek_or_null(first), s.peek_or_null(second)) {
@@ -43,10 +33,7 @@ fn call_operands(
         (CallLayout::CallableFirst, Some(method), Some(_)) => (method, argc + 1),
         (CallLayout::CallableFirst, Some(callable), None) => (callable, argc),
         (CallLayout::NullFirst, _, None) | (CallLayout::CallableFirst, None, _) => {
-            return Err(capi::raise(
-                capi::system_error(),
-                c"NULL callable on the value stack",
-            ));
+            return Err(capi::raise(capi::system_error(), c"NULL callable on the value stack"));
         }
     };
     let names = match kw {
@@ -57,45 +44,24 @@ fn call_operands(
     let named = match names {
         Some(names) if capi::is_tuple(names) => capi::tuple_len(names),
         Some(_) => {
-            return Err(capi::raise(
-                capi::system_error(),
-                c"keyword names are no tuple",
-            ));
+            return Err(capi::raise(capi::system_error(), c"keyword names are no tuple"));
         }
         None => 0,
     };
     let Some(positional) = (count as usize).checked_sub(named) else {
-        return Err(capi::raise(
-            capi::system_error(),
-            c"more keyword names than arguments",
-        ));
+        return Err(capi::raise(capi::system_error(), c"more keyword names than arguments"));
     };
     for depth in 0..argc {
         s.peek(depth + kw.slots())?;
     }
     // With no argument at all, this points just above the callable, where nothing is read.
-    let arguments = s
-        .entry_ptr(second)
-        .wrapping_add(1)
-        .wrapping_sub((count - argc) as usize);
+    let arguments = s.entry_ptr(second).wrapping_add(1).wrapping_sub((count - argc) as usize);
     // SAFETY: `count` live objects start there, self included; the word before them is one of the two leading slots,
     // whose owner waits for this call.
-    unsafe {
-        capi::vectorcall(
-            callable,
-            arguments,
-            positional,
-            capi::ARGUMENTS_OFFSET,
-            names,
-        )
-    }
+    unsafe { capi::vectorcall(callable, arguments, positional, capi::ARGUMENTS_OFFSET, names) }
 }
 
-pub(super) fn call_function_ex(
-    s: &mut Stepper<'_, '_>,
-    has_kwargs: bool,
-    layout: CallLayout,
-) -> StepResult {
+pub(super) fn call_function_ex(s: &mut Stepper<'_, '_>, has_kwargs: bool, layout: CallLayout) -> StepResult {
     let operands = 3 + u32::from(has_kwargs);
     let callable = match layout {
         CallLayout::NullFirst => operands - 2,
@@ -125,8 +91,7 @@ fn replace_entry(s: &mut Stepper<'_, '_>, depth: u32, value: Owned) {
 
 fn copy_kwargs(kwargs: Ref<'_>, callable: Ref<'_>) -> Outcome<Owned> {
     let dict = capi::new_dict()?;
-    capi::dict_merge(dict.borrow(), kwargs)
-        .map_err(|Raised| kwargs_error(Some(callable), kwargs))?;
+    capi::dict_merge(dict.borrow(), kwargs).map_err(|Raised| kwargs_error(Some(callable), kwargs))?;
     Ok(dict)
 }
 
@@ -166,8 +131,7 @@ pub(super) fn kwargs_error(callable: Option<Ref<'_>>, kwargs: Ref<'_>) -> Raised
     let Ok(exception) = capi::take_raised() else {
         return Raised;
     };
-    let args =
-        capi::new_str(c"args").and_then(|name| capi::get_attr(exception.borrow(), name.borrow()));
+    let args = capi::new_str(c"args").and_then(|name| capi::get_attr(exception.borrow(), name.borrow()));
     if let Ok(args) = &args
         && capi::is_tuple(args.borrow())
         && capi::tuple_len(args.borrow()) == 1
@@ -200,10 +164,7 @@ pub(super) fn make_function(s: &mut Stepper<'_, '_>, flags: FunctionFlags) -> St
     Ok(Flow::Next)
 }
 
-pub(super) fn set_function_attribute(
-    s: &mut Stepper<'_, '_>,
-    attribute: FunctionAttribute,
-) -> StepResult {
+pub(super) fn set_function_attribute(s: &mut Stepper<'_, '_>, attribute: FunctionAttribute) -> StepResult {
     let function = s.pop_or_null().ok_or(Raised)?;
     let value = s.pop_or_null();
     let set = set_attribute(function.borrow(), attribute, value);
@@ -212,18 +173,10 @@ pub(super) fn set_function_attribute(
 }
 
 /// Writes the field itself, as the interpreter does with a function that nobody else has seen: no check, no watcher.
-fn set_attribute(
-    function: Ref<'_>,
-    attribute: FunctionAttribute,
-    value: Option<Owned>,
-) -> Outcome<()> {
-    let value = value
-        .ok_or_else(|| capi::raise(capi::system_error(), c"function attribute without a value"))?;
+fn set_attribute(function: Ref<'_>, attribute: FunctionAttribute, value: Option<Owned>) -> Outcome<()> {
+    let value = value.ok_or_else(|| capi::raise(capi::system_error(), c"function attribute without a value"))?;
     if !capi::is_function(function) {
-        return Err(capi::raise(
-            capi::system_error(),
-            c"attribute of what isn't a function",
-        ));
+        return Err(capi::raise(capi::system_error(), c"attribute of what isn't a function"));
     }
     let function = function.as_ptr().cast::<FunctionObject>();
     // SAFETY: a live function object, laid out as this version's; the fields hold NULL or owned references.
@@ -240,10 +193,8 @@ fn set_attribute(
 }
 
 pub(super) fn load_build_class(s: &mut Stepper<'_, '_>) -> StepResult {
-    let found =
-        capi::get_optional_item(s.builtins()?, capi::new_str(c"__build_class__")?.borrow())?;
-    let build =
-        found.ok_or_else(|| capi::raise(capi::name_error(), c"__build_class__ not found"))?;
+    let found = capi::get_optional_item(s.builtins()?, capi::new_str(c"__build_class__")?.borrow())?;
+    let build = found.ok_or_else(|| capi::raise(capi::name_error(), c"__build_class__ not found"))?;
     s.push(build);
     Ok(Flow::Next)
 }
@@ -254,9 +205,7 @@ pub(super) fn intrinsic(s: &mut Stepper<'_, '_>, op: Intrinsic) -> StepResult {
         Intrinsic::ListToTuple => capi::list_as_tuple(s.peek(0)?),
         Intrinsic::PrepReraiseStar => match version::PREP_RERAISE_STAR {
             // SAFETY: an exception and a list of exceptions; a new reference, or NULL with an exception set.
-            Some(prepare) => unsafe {
-                Owned::from_new(prepare(s.peek(1)?.as_ptr(), s.peek(0)?.as_ptr()))
-            },
+            Some(prepare) => unsafe { Owned::from_new(prepare(s.peek(1)?.as_ptr(), s.peek(0)?.as_ptr())) },
             None => return Ok(Flow::MustLeave),
         },
         Intrinsic::ImportStar
@@ -277,8 +226,7 @@ pub(super) fn intrinsic(s: &mut Stepper<'_, '_>, op: Intrinsic) -> StepResult {
 
 fn print(value: Ref<'_>) -> Outcome<Owned> {
     // SAFETY: attached; the borrowed hook becomes owned before it is called.
-    let hook =
-        unsafe { Ref::new(ffi::PySys_GetObject(c"displayhook".as_ptr())).map(Ref::to_owned) };
+    let hook = unsafe { Ref::new(ffi::PySys_GetObject(c"displayhook".as_ptr())).map(Ref::to_owned) };
     let hook = hook.ok_or_else(|| capi::raise(capi::runtime_error(), c"lost sys.displayhook"))?;
     capi::call(hook.borrow(), &[value])
 }

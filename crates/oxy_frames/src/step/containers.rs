@@ -21,9 +21,7 @@ pub(super) fn build_list(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
 pub(super) fn build_set(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
     let set = operands(s, count).and_then(|items| {
         let set = capi::new_set()?;
-        items
-            .into_iter()
-            .try_for_each(|item| capi::set_add(set.borrow(), item))?;
+        items.into_iter().try_for_each(|item| capi::set_add(set.borrow(), item))?;
         Ok(set)
     });
     s.replace(count, set)
@@ -33,9 +31,7 @@ pub(super) fn build_map(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
     let count = count.saturating_mul(2);
     let dict = operands(s, count).and_then(|items| {
         let dict = capi::new_dict()?;
-        items
-            .chunks_exact(2)
-            .try_for_each(|pair| capi::dict_set_item(dict.borrow(), pair[0], pair[1]))?;
+        items.chunks_exact(2).try_for_each(|pair| capi::dict_set_item(dict.borrow(), pair[0], pair[1]))?;
         Ok(dict)
     });
     s.replace(count, dict)
@@ -49,12 +45,7 @@ pub(super) fn build_const_key_map(s: &mut Stepper<'_, '_>, count: u32) -> StepRe
 
 /// A dict of values with a tuple of their keys last.
 fn dict_of_keys(operands: Vec<Ref<'_>>) -> Outcome<Owned> {
-    let bad = || {
-        capi::raise(
-            capi::system_error(),
-            c"bad BUILD_CONST_KEY_MAP keys argument",
-        )
-    };
+    let bad = || capi::raise(capi::system_error(), c"bad BUILD_CONST_KEY_MAP keys argument");
     let (keys, values) = operands.split_last().ok_or_else(bad)?;
     let dict = capi::new_dict()?;
     for (i, value) in values.iter().enumerate() {
@@ -68,10 +59,7 @@ pub(super) fn build_slice(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
     let slice = match *operands(s, count)? {
         [start, stop] => capi::new_slice(start, stop, None),
         [start, stop, step] => capi::new_slice(start, stop, Some(step)),
-        _ => Err(capi::raise(
-            capi::system_error(),
-            c"bad BUILD_SLICE argument",
-        )),
+        _ => Err(capi::raise(capi::system_error(), c"bad BUILD_SLICE argument")),
     };
     s.replace(count, slice)
 }
@@ -98,20 +86,15 @@ pub(super) fn list_extend(s: &mut Stepper<'_, '_>, depth: u32) -> StepResult {
 
 fn extend_list(list: Ref<'_>, iterable: Ref<'_>) -> Outcome<()> {
     if !capi::is_list(list) {
-        return Err(capi::raise(
-            capi::system_error(),
-            c"LIST_EXTEND of what isn't a list",
-        ));
+        return Err(capi::raise(capi::system_error(), c"LIST_EXTEND of what isn't a list"));
     }
     match capi::list_extend_raw(list, iterable) {
         Ok(_none) => Ok(()),
-        Err(Raised) if capi::is_raising(capi::type_error()) && !is_iterable(iterable) => {
-            Err(raise_format!(
-                capi::type_error(),
-                c"Value after * must be an iterable, not %.200s",
-                iterable.type_name(),
-            ))
-        }
+        Err(Raised) if capi::is_raising(capi::type_error()) && !is_iterable(iterable) => Err(raise_format!(
+            capi::type_error(),
+            c"Value after * must be an iterable, not %.200s",
+            iterable.type_name(),
+        )),
         Err(Raised) => Err(Raised),
     }
 }
@@ -131,11 +114,9 @@ pub(super) fn set_update(s: &mut Stepper<'_, '_>, depth: u32) -> StepResult {
 pub(super) fn dict_update(s: &mut Stepper<'_, '_>, depth: u32) -> StepResult {
     let update = s.peek(0)?;
     let updated = match capi::dict_update(s.peek(depth)?, update) {
-        Err(Raised) if capi::is_raising(capi::attribute_error()) => Err(raise_format!(
-            capi::type_error(),
-            c"'%.200s' object is not a mapping",
-            update.type_name()
-        )),
+        Err(Raised) if capi::is_raising(capi::attribute_error()) => {
+            Err(raise_format!(capi::type_error(), c"'%.200s' object is not a mapping", update.type_name()))
+        }
         updated => updated,
     };
     s.consume(1, updated)

@@ -23,12 +23,7 @@ fn meets(s: &Stepper<'_, '_>, condition: Condition) -> Outcome<bool> {
     }
 }
 
-pub(super) fn pop_jump_if(
-    s: &mut Stepper<'_, '_>,
-    condition: Condition,
-    target: InstrId,
-    polls: bool,
-) -> StepResult {
+pub(super) fn pop_jump_if(s: &mut Stepper<'_, '_>, condition: Condition, target: InstrId, polls: bool) -> StepResult {
     let met = meets(s, condition);
     s.drop_top(1);
     if !met? {
@@ -37,11 +32,7 @@ pub(super) fn pop_jump_if(
     jump(s, target, polls)
 }
 
-pub(super) fn jump_if_or_pop(
-    s: &mut Stepper<'_, '_>,
-    condition: Condition,
-    target: InstrId,
-) -> StepResult {
+pub(super) fn jump_if_or_pop(s: &mut Stepper<'_, '_>, condition: Condition, target: InstrId) -> StepResult {
     if meets(s, condition)? {
         return Ok(Flow::Jump(target));
     }
@@ -83,8 +74,6 @@ pub(super) fn resume(s: &mut Stepper<'_, '_>, origin: ResumeOrigin) -> StepResul
             s.poll()?;
             Ok(Flow::Next)
         }
-        ResumeOrigin::AfterYield | ResumeOrigin::AfterYieldFrom | ResumeOrigin::AfterAwait => {
-            Ok(Flow::MustLeave)
-        }
+        ResumeOrigin::AfterYield | ResumeOrigin::AfterYieldFrom | ResumeOrigin::AfterAwait => Ok(Flow::MustLeave),
     }
 }

@@ -62,10 +62,7 @@ pub(super) fn push_exc_info(s: &mut Stepper<'_, '_>) -> StepResult {
     let handled = s.handled_exception();
     // SAFETY: the slot holds an owned reference or NULL, which moves to the stack; it gets one of its own.
     unsafe {
-        let previous = Owned::from_new(ptr::replace(
-            handled,
-            exception.borrow().to_owned().into_ptr(),
-        ));
+        let previous = Owned::from_new(ptr::replace(handled, exception.borrow().to_owned().into_ptr()));
         // The stack's own reference to the exception makes room for the previous one.
         drop(s.pop_or_null());
         s.push(previous.unwrap_or_else(|Raised| Owned::none()));
@@ -76,17 +73,10 @@ pub(super) fn push_exc_info(s: &mut Stepper<'_, '_>) -> StepResult {
 
 pub(super) fn pop_except(s: &mut Stepper<'_, '_>) -> StepResult {
     // No handled exception is NULL, not None: from some version on, the interpreter asks for nothing else.
-    let previous = s
-        .pop_or_null()
-        .filter(|previous| !previous.borrow().is_none());
+    let previous = s.pop_or_null().filter(|previous| !previous.borrow().is_none());
     let handled = s.handled_exception();
     // SAFETY: the slot holds an owned reference or NULL, dropped after it was replaced.
-    unsafe {
-        drop_reference(ptr::replace(
-            handled,
-            previous.map_or(ptr::null_mut(), Owned::into_ptr),
-        ))
-    };
+    unsafe { drop_reference(ptr::replace(handled, previous.map_or(ptr::null_mut(), Owned::into_ptr))) };
     Ok(Flow::Next)
 }
 
@@ -95,9 +85,7 @@ fn classes<'a>(kind: Ref<'a>) -> Vec<Ref<'a>> {
     if !capi::is_tuple(kind) {
         return vec![kind];
     }
-    (0..capi::tuple_len(kind))
-        .filter_map(|i| capi::tuple_get(kind, i))
-        .collect()
+    (0..capi::tuple_len(kind)).filter_map(|i| capi::tuple_get(kind, i)).collect()
 }
 
 /// `check_except_type_valid`
@@ -105,16 +93,12 @@ fn check_catchable(kind: Ref<'_>) -> Outcome<()> {
     if classes(kind).into_iter().all(capi::is_exception_class) {
         return Ok(());
     }
-    Err(capi::raise(
-        capi::type_error(),
-        c"catching classes that do not inherit from BaseException is not allowed",
-    ))
+    Err(capi::raise(capi::type_error(), c"catching classes that do not inherit from BaseException is not allowed"))
 }
 
 pub(super) fn check_exc_match(s: &mut Stepper<'_, '_>) -> StepResult {
     let (exception, kind) = (s.peek(1)?, s.peek(0)?);
-    let matches =
-        check_catchable(kind).map(|()| Owned::bool(capi::exception_matches(exception, kind)));
+    let matches = check_catchable(kind).map(|()| Owned::bool(capi::exception_matches(exception, kind)));
     s.replace(1, matches)
 }
 
@@ -160,12 +144,7 @@ fn split_group(exception: Ref<'_>, kind: Ref<'_>) -> Outcome<Option<(Owned, Owne
         let (mut matched, mut rest) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: live objects; on success both results are new references.
         unsafe {
-            capi::truth(split(
-                exception.as_ptr(),
-                kind.as_ptr(),
-                &mut matched,
-                &mut rest,
-            ))?;
+            capi::truth(split(exception.as_ptr(), kind.as_ptr(), &mut matched, &mut rest))?;
             return Ok(Some((Owned::from_new(rest)?, Owned::from_new(matched)?)));
         }
     }
@@ -181,15 +160,9 @@ fn split_group(exception: Ref<'_>, kind: Ref<'_>) -> Outcome<Option<(Owned, Owne
     }
     let split = capi::get_attr(exception, capi::new_str(c"split")?.borrow())?;
     let pair = capi::call(split.borrow(), &[kind])?;
-    match (
-        capi::tuple_get(pair.borrow(), 1),
-        capi::tuple_get(pair.borrow(), 0),
-    ) {
+    match (capi::tuple_get(pair.borrow(), 1), capi::tuple_get(pair.borrow(), 0)) {
         (Some(rest), Some(matched)) => Ok(Some((rest.to_owned(), matched.to_owned()))),
-        _ => Err(capi::raise(
-            capi::type_error(),
-            c"split must return a 2-tuple",
-        )),
+        _ => Err(capi::raise(capi::type_error(), c"split must return a 2-tuple")),
     }
 }
 
@@ -208,10 +181,7 @@ pub(super) fn reraise(s: &mut Stepper<'_, '_>, lasti_depth: u32) -> StepResult {
         }
     }
     if !capi::is_exception_instance(s.peek(0)?) {
-        return Err(capi::raise(
-            capi::system_error(),
-            c"reraise of what isn't an exception",
-        ));
+        return Err(capi::raise(capi::system_error(), c"reraise of what isn't an exception"));
     }
     let exception = s.pop_or_null().ok_or(Raised)?;
     // SAFETY: an owned exception instance.
@@ -223,13 +193,8 @@ pub(super) fn raise_varargs(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
     let raised = match count {
         0 => raise_handled(),
         1 => raise_from(s.peek(0)?, None),
-        2 => s
-            .peek(1)
-            .and_then(|exception| raise_from(exception, Some(s.peek(0)?))),
-        _ => Err(capi::raise(
-            capi::system_error(),
-            c"bad RAISE_VARARGS oparg",
-        )),
+        2 => s.peek(1).and_then(|exception| raise_from(exception, Some(s.peek(0)?))),
+        _ => Err(capi::raise(capi::system_error(), c"bad RAISE_VARARGS oparg")),
     };
     s.consume(count.min(2), raised)
 }
@@ -240,10 +205,7 @@ fn raise_handled() -> Outcome<()> {
     unsafe {
         let handled = PyErr_GetHandledException();
         if handled.is_null() {
-            return Err(capi::raise(
-                capi::runtime_error(),
-                c"No active exception to reraise",
-            ));
+            return Err(capi::raise(capi::runtime_error(), c"No active exception to reraise"));
         }
         version::restore_raised(handled);
     }
@@ -274,10 +236,7 @@ fn instantiate(exception: Ref<'_>) -> Outcome<(Owned, Owned)> {
         let kind = unsafe { Ref::new(exception.type_ptr().cast()) }.ok_or(Raised)?;
         return Ok((kind.to_owned(), exception.to_owned()));
     }
-    Err(capi::raise(
-        capi::type_error(),
-        c"exceptions must derive from BaseException",
-    ))
+    Err(capi::raise(capi::type_error(), c"exceptions must derive from BaseException"))
 }
 
 /// `raise exception [from cause]`. Always an error.
@@ -295,18 +254,10 @@ fn raise_from(exception: Ref<'_>, cause: Option<Ref<'_>>) -> Outcome<()> {
         } else if cause.is_none() {
             None
         } else {
-            return Err(capi::raise(
-                capi::type_error(),
-                c"exception causes must derive from BaseException",
-            ));
+            return Err(capi::raise(capi::type_error(), c"exception causes must derive from BaseException"));
         };
         // SAFETY: an exception instance; the call takes the cause over.
-        unsafe {
-            ffi::PyException_SetCause(
-                value.borrow().as_ptr(),
-                cause.map_or(ptr::null_mut(), Owned::into_ptr),
-            )
-        };
+        unsafe { ffi::PyException_SetCause(value.borrow().as_ptr(), cause.map_or(ptr::null_mut(), Owned::into_ptr)) };
     }
     // SAFETY: a class and its instance; the call takes references of its own.
     unsafe { ffi::PyErr_SetObject(kind.borrow().as_ptr(), value.borrow().as_ptr()) };

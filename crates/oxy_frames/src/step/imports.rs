@@ -16,10 +16,7 @@ fn import(s: &Stepper<'_, '_>, name: Ref<'_>) -> Outcome<Owned> {
     let import = found.ok_or_else(|| capi::raise(capi::import_error(), c"__import__ not found"))?;
     let none = Owned::none();
     let locals = s.locals().unwrap_or(none.borrow());
-    capi::call(
-        import.borrow(),
-        &[name, s.globals()?, locals, s.peek(0)?, s.peek(1)?],
-    )
+    capi::call(import.borrow(), &[name, s.globals()?, locals, s.peek(0)?, s.peek(1)?])
 }
 
 pub(super) fn import_from(s: &mut Stepper<'_, '_>, name: NameId) -> StepResult {
@@ -38,8 +35,7 @@ fn find_from(module: Ref<'_>, name: Ref<'_>) -> Outcome<Option<Owned>> {
     if let Some(value) = capi::get_optional_attr(module, name)? {
         return Ok(Some(value));
     }
-    let Some(package) = capi::get_optional_attr(module, capi::new_str(c"__name__")?.borrow())?
-    else {
+    let Some(package) = capi::get_optional_attr(module, capi::new_str(c"__name__")?.borrow())? else {
         return Ok(None);
     };
     if !capi::is_str(package.borrow()) {
@@ -47,11 +43,8 @@ fn find_from(module: Ref<'_>, name: Ref<'_>) -> Outcome<Option<Owned>> {
     }
     // SAFETY: two live strings for `%U`; NULL from the lookup may come without an exception.
     let found = unsafe {
-        let full = Owned::from_new(ffi::PyUnicode_FromFormat(
-            c"%U.%U".as_ptr(),
-            package.borrow().as_ptr(),
-            name.as_ptr(),
-        ))?;
+        let full =
+            Owned::from_new(ffi::PyUnicode_FromFormat(c"%U.%U".as_ptr(), package.borrow().as_ptr(), name.as_ptr()))?;
         Owned::from_new(ffi::PyImport_GetModule(full.borrow().as_ptr()))
     };
     match found {
@@ -62,12 +55,8 @@ fn find_from(module: Ref<'_>, name: Ref<'_>) -> Outcome<Option<Owned>> {
 }
 
 pub(super) fn setup_annotations(s: &mut Stepper<'_, '_>) -> StepResult {
-    let locals = s.locals().ok_or_else(|| {
-        capi::raise(
-            capi::system_error(),
-            c"no locals found when setting up annotations",
-        )
-    })?;
+    let locals =
+        s.locals().ok_or_else(|| capi::raise(capi::system_error(), c"no locals found when setting up annotations"))?;
     let name = capi::new_str(c"__annotations__")?;
     if capi::get_optional_item(locals, name.borrow())?.is_none() {
         let annotations = capi::new_dict()?;

@@ -57,22 +57,17 @@ pub(crate) enum Flow {
 pub(crate) type StepResult = Outcome<Flow>;
 
 /// `exception_group_match(exception, type, &match, &rest)`
-pub(crate) type ExceptionGroupMatch = unsafe extern "C" fn(
-    *mut PyObject,
-    *mut PyObject,
-    *mut *mut PyObject,
-    *mut *mut PyObject,
-) -> c_int;
+pub(crate) type ExceptionGroupMatch =
+    unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject, *mut *mut PyObject) -> c_int;
 
 /// `_PyExc_PrepReraiseStar(original, exceptions)`
-pub(crate) type PrepReraiseStar =
-    unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+pub(crate) type PrepReraiseStar = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
 /// Every row's function, by the row's name.
 mod rows {
     pub(super) use super::{
-        attributes::*, calls::*, containers::*, control::*, exceptions::*, imports::*,
-        operators::*, patterns::*, stack::*, strings::*, suspend::*, unpack::*, variables::*,
+        attributes::*, calls::*, containers::*, control::*, exceptions::*, imports::*, operators::*, patterns::*,
+        stack::*, strings::*, suspend::*, unpack::*, variables::*,
     };
 }
 
@@ -137,10 +132,7 @@ fn return_constant<'f>(frame: &mut Frame<'f>, unit: &CodeUnit, instr: &Instr) ->
     let Instr::LoadConst { index } = *instr else {
         return refuse(frame, FrameError::NoSuchInstr);
     };
-    match Stepper::new(frame, unit)
-        .constant(index)
-        .map(|value| value.to_owned())
-    {
+    match Stepper::new(frame, unit).constant(index).map(|value| value.to_owned()) {
         Ok(value) => StepOutcome::Return(value.into_bound(py)),
         Err(_) => StepOutcome::Raised,
     }
@@ -154,13 +146,8 @@ fn refuse<'f>(frame: &Frame<'f>, error: FrameError) -> StepOutcome<'f> {
 /// Checks that the operands are there and that the results fit.
 fn check_stack(frame: &Frame<'_>, instr: &Instr) -> Result<(), FrameError> {
     let depth = frame.stack_depth();
-    for effect in [Some(instr.stack_effect()), instr.taken_effect()]
-        .into_iter()
-        .flatten()
-    {
-        let below = depth
-            .checked_sub(effect.pops)
-            .ok_or(FrameError::StackUnderflow)?;
+    for effect in [Some(instr.stack_effect()), instr.taken_effect()].into_iter().flatten() {
+        let below = depth.checked_sub(effect.pops).ok_or(FrameError::StackUnderflow)?;
         if below.saturating_add(effect.pushes) > frame.stacksize() {
             return Err(FrameError::StackOverflow);
         }

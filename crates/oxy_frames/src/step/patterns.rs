@@ -45,10 +45,7 @@ pub(super) fn match_keys(s: &mut Stepper<'_, '_>) -> StepResult {
 /// A tuple of the mapping's values, or None if a key is missing.
 fn values_of_keys(mapping: Ref<'_>, keys: Ref<'_>) -> Outcome<Owned> {
     if !capi::is_tuple(keys) {
-        return Err(capi::raise(
-            capi::system_error(),
-            c"MATCH_KEYS of what isn't a tuple",
-        ));
+        return Err(capi::raise(capi::system_error(), c"MATCH_KEYS of what isn't a tuple"));
     }
     let count = capi::tuple_len(keys);
     if count == 0 {
@@ -61,17 +58,12 @@ fn values_of_keys(mapping: Ref<'_>, keys: Ref<'_>) -> Outcome<Owned> {
     let mut values = Vec::with_capacity(count);
     for key in (0..count).filter_map(|i| capi::tuple_get(keys, i)) {
         if !see(&seen, key)? {
-            return Err(raise_format!(
-                capi::value_error(),
-                c"mapping pattern checks duplicate key (%R)",
-                key.as_ptr(),
-            ));
+            return Err(
+                raise_format!(capi::value_error(), c"mapping pattern checks duplicate key (%R)", key.as_ptr(),),
+            );
         }
         let arguments = [mapping, key, missing.borrow()];
-        let value = capi::call(
-            get.borrow(),
-            if unbound { &arguments } else { &arguments[1..] },
-        )?;
+        let value = capi::call(get.borrow(), if unbound { &arguments } else { &arguments[1..] })?;
         if value.borrow() == missing.borrow() {
             return Ok(Owned::none());
         }
@@ -107,10 +99,7 @@ fn class_attributes(
     names: Ref<'_>,
 ) -> Outcome<Option<Vec<Owned>>> {
     if !capi::is_type(class) {
-        return Err(capi::raise(
-            capi::type_error(),
-            version::MATCH_CLASS_WANTS_CLASS,
-        ));
+        return Err(capi::raise(capi::type_error(), version::MATCH_CLASS_WANTS_CLASS));
     }
     if !capi::is_instance(subject, class)? {
         return Ok(None);
@@ -123,15 +112,10 @@ fn class_attributes(
             attributes.push(subject.to_owned());
             return keyword_attributes(subject, class, names, &seen, attributes);
         };
-        let allowed = positions
-            .as_ref()
-            .map_or(0, |args| capi::tuple_len(args.borrow()));
+        let allowed = positions.as_ref().map_or(0, |args| capi::tuple_len(args.borrow()));
         check_positional(class, allowed, positional)?;
         for i in 0..positional {
-            let Some(name) = positions
-                .as_ref()
-                .and_then(|args| capi::tuple_get(args.borrow(), i))
-            else {
+            let Some(name) = positions.as_ref().and_then(|args| capi::tuple_get(args.borrow(), i)) else {
                 break;
             };
             if !capi::is_exact_str(name) {
@@ -200,12 +184,7 @@ fn check_positional(class: Ref<'_>, allowed: usize, given: usize) -> Outcome<()>
 }
 
 /// `match_class_attr`: the attribute, or `None` if there isn't one; naming it twice is an error.
-fn attribute(
-    subject: Ref<'_>,
-    class: Ref<'_>,
-    name: Ref<'_>,
-    seen: &Owned,
-) -> Outcome<Option<Owned>> {
+fn attribute(subject: Ref<'_>, class: Ref<'_>, name: Ref<'_>, seen: &Owned) -> Outcome<Option<Owned>> {
     if !see(seen, name)? {
         return Err(raise_format!(
             capi::type_error(),

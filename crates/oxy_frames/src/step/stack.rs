@@ -21,9 +21,7 @@ pub(super) fn push_null(s: &mut Stepper<'_, '_>) -> StepResult {
 }
 
 pub(super) fn copy(s: &mut Stepper<'_, '_>, depth: u32) -> StepResult {
-    let value = s
-        .peek_or_null(depth.saturating_sub(1))
-        .map(|value| value.to_owned());
+    let value = s.peek_or_null(depth.saturating_sub(1)).map(|value| value.to_owned());
     s.push_or_null(value);
     Ok(Flow::Next)
 }

@@ -47,8 +47,7 @@ impl<'a, 'f> Stepper<'a, 'f> {
 
     /// The value `depth` below the top.
     pub(super) fn peek(&self, depth: u32) -> Outcome<Ref<'_>> {
-        self.peek_or_null(depth)
-            .ok_or_else(|| capi::raise(capi::system_error(), c"NULL on the value stack"))
+        self.peek_or_null(depth).ok_or_else(|| capi::raise(capi::system_error(), c"NULL on the value stack"))
     }
 
     pub(super) fn push(&mut self, value: Owned) {
@@ -56,8 +55,7 @@ impl<'a, 'f> Stepper<'a, 'f> {
     }
 
     pub(super) fn push_or_null(&mut self, value: Option<Owned>) {
-        self.frame
-            .push_raw(value.map_or(ptr::null_mut(), Owned::into_ptr));
+        self.frame.push_raw(value.map_or(ptr::null_mut(), Owned::into_ptr));
     }
 
     /// Pops a value, which may be NULL.
@@ -116,35 +114,23 @@ impl<'a, 'f> Stepper<'a, 'f> {
     pub(super) fn cell(&self, var: Var) -> Outcome<Owned> {
         match self.local(var) {
             Some(cell) if capi::is_cell(cell) => Ok(cell.to_owned()),
-            _ => Err(capi::raise(
-                capi::system_error(),
-                c"no cell in the slot of a cell variable",
-            )),
+            _ => Err(capi::raise(capi::system_error(), c"no cell in the slot of a cell variable")),
         }
     }
 
     pub(super) fn name(&self, name: NameId) -> Outcome<Ref<'a>> {
         // SAFETY: the code object, which the frame keeps alive, owns its tuple of names.
-        self.item_of_code(
-            unsafe { (*self.frame.code_object()).co_names },
-            name.index(),
-        )
+        self.item_of_code(unsafe { (*self.frame.code_object()).co_names }, name.index())
     }
 
     pub(super) fn constant(&self, constant: ConstId) -> Outcome<Ref<'a>> {
         // SAFETY: the code object, which the frame keeps alive, owns its tuple of constants.
-        self.item_of_code(
-            unsafe { (*self.frame.code_object()).co_consts },
-            constant.index(),
-        )
+        self.item_of_code(unsafe { (*self.frame.code_object()).co_consts }, constant.index())
     }
 
     pub(super) fn local_name(&self, var: Var) -> Outcome<Ref<'a>> {
         // SAFETY: the code object, which the frame keeps alive, owns its tuple of variable names.
-        self.item_of_code(
-            unsafe { (*self.frame.code_object()).co_localsplusnames },
-            var.index(),
-        )
+        self.item_of_code(unsafe { (*self.frame.code_object()).co_localsplusnames }, var.index())
     }
 
     fn item_of_code(&self, tuple: *mut PyObject, index: usize) -> Outcome<Ref<'a>> {
@@ -152,12 +138,7 @@ impl<'a, 'f> Stepper<'a, 'f> {
         let tuple: Option<Ref<'a>> = unsafe { Ref::new(tuple) };
         tuple
             .and_then(|tuple| capi::tuple_get(tuple, index))
-            .ok_or_else(|| {
-                capi::raise(
-                    capi::system_error(),
-                    c"operand out of range of the code object's tuple",
-                )
-            })
+            .ok_or_else(|| capi::raise(capi::system_error(), c"operand out of range of the code object's tuple"))
     }
 
     pub(super) fn globals(&self) -> Outcome<Ref<'a>> {
@@ -185,13 +166,7 @@ impl<'a, 'f> Stepper<'a, 'f> {
     pub(super) fn poll(&mut self) -> Outcome<()> {
         let tstate = self.frame.tstate();
         // SAFETY: attached, in the frame's thread; the frame's state is complete, so user code may run.
-        let result = unsafe {
-            if version::must_poll(tstate) {
-                version::handle_pending(tstate)
-            } else {
-                0
-            }
-        };
+        let result = unsafe { if version::must_poll(tstate) { version::handle_pending(tstate) } else { 0 } };
         capi::status(result)
     }
 

@@ -11,10 +11,7 @@ pub(super) fn build_string(s: &mut Stepper<'_, '_>, count: u32) -> StepResult {
 }
 
 fn join(s: &Stepper<'_, '_>, count: u32) -> Outcome<Owned> {
-    let pieces: Vec<Ref<'_>> = (0..count)
-        .rev()
-        .map(|depth| s.peek(depth))
-        .collect::<Outcome<_>>()?;
+    let pieces: Vec<Ref<'_>> = (0..count).rev().map(|depth| s.peek(depth)).collect::<Outcome<_>>()?;
     let pieces = capi::new_tuple(pieces.into_iter())?;
     capi::unicode_join(capi::new_str(c"")?.borrow(), pieces.borrow())
 }
@@ -33,11 +30,7 @@ pub(super) fn convert_value(s: &mut Stepper<'_, '_>, conversion: Conversion) -> 
     s.replace(1, converted)
 }
 
-pub(super) fn format_value(
-    s: &mut Stepper<'_, '_>,
-    conversion: Conversion,
-    has_spec: bool,
-) -> StepResult {
+pub(super) fn format_value(s: &mut Stepper<'_, '_>, conversion: Conversion, has_spec: bool) -> StepResult {
     let operands = 1 + u32::from(has_spec);
     let value = s.peek(operands - 1)?;
     let spec = if has_spec { Some(s.peek(0)?) } else { None };

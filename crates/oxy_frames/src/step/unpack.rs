@@ -27,11 +27,7 @@ fn push_unpacked(s: &mut Stepper<'_, '_>, items: Outcome<Vec<Owned>>) -> StepRes
 fn iterate(iterable: Ref<'_>) -> Outcome<Owned> {
     capi::get_iter(iterable).map_err(|Raised| {
         if capi::is_raising(capi::type_error()) && !is_iterable(iterable) {
-            raise_format!(
-                capi::type_error(),
-                c"cannot unpack non-iterable %.200s object",
-                iterable.type_name(),
-            )
+            raise_format!(capi::type_error(), c"cannot unpack non-iterable %.200s object", iterable.type_name(),)
         } else {
             Raised
         }
@@ -60,22 +56,13 @@ fn dropped(mut items: Vec<Owned>, raised: Raised) -> Raised {
 fn unpack_exactly(iterable: Ref<'_>, count: u32) -> Outcome<Vec<Owned>> {
     let iterator = iterate(iterable)?;
     let items = take(&iterator, count, |taken| {
-        raise_format!(
-            capi::value_error(),
-            c"not enough values to unpack (expected %d, got %d)",
-            count as i32,
-            taken,
-        )
+        raise_format!(capi::value_error(), c"not enough values to unpack (expected %d, got %d)", count as i32, taken,)
     })?;
     match capi::iter_next(iterator.borrow()) {
         Ok(None) => Ok(items),
         Ok(Some(surplus)) => {
             drop(surplus);
-            let raised = raise_format!(
-                capi::value_error(),
-                c"too many values to unpack (expected %d)",
-                count as i32,
-            );
+            let raised = raise_format!(capi::value_error(), c"too many values to unpack (expected %d)", count as i32,);
             Err(dropped(items, raised))
         }
         Err(raised) => Err(dropped(items, raised)),
@@ -127,12 +114,7 @@ fn split_list(list: &Owned, count: u32, before: u32) -> Outcome<Vec<Owned>> {
         let tail = (length - count..length)
             .filter_map(|i| Ref::new(ffi::PyList_GET_ITEM(pointer, i)).map(Ref::to_owned))
             .collect();
-        capi::status(ffi::PyList_SetSlice(
-            pointer,
-            length - count,
-            length,
-            std::ptr::null_mut(),
-        ))?;
+        capi::status(ffi::PyList_SetSlice(pointer, length - count, length, std::ptr::null_mut()))?;
         Ok(tail)
     }
 }

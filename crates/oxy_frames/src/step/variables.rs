@@ -34,11 +34,7 @@ fn unbound_error(s: &Stepper<'_, '_>, var: Var) -> Raised {
     if text.is_null() {
         return Raised;
     }
-    if s.unit
-        .local_kinds
-        .get(var.index())
-        .is_some_and(|kind| kind.is_free())
-    {
+    if s.unit.local_kinds.get(var.index()).is_some_and(|kind| kind.is_free()) {
         return raise_format!(
             capi::name_error(),
             c"cannot access free variable '%s' where it is not associated with a value in enclosing scope",
@@ -108,14 +104,8 @@ pub(super) fn load_name(s: &mut Stepper<'_, '_>, name: NameId) -> StepResult {
 pub(super) fn store_name(s: &mut Stepper<'_, '_>, name: NameId) -> StepResult {
     let name = s.name(name)?;
     let stored = match s.locals() {
-        None => Err(raise_format!(
-            capi::system_error(),
-            c"no locals found when storing %R",
-            name.as_ptr()
-        )),
-        Some(locals) if capi::is_exact_dict(locals) => {
-            capi::dict_set_item(locals, name, s.peek(0)?)
-        }
+        None => Err(raise_format!(capi::system_error(), c"no locals found when storing %R", name.as_ptr())),
+        Some(locals) if capi::is_exact_dict(locals) => capi::dict_set_item(locals, name, s.peek(0)?),
         Some(locals) => capi::set_item(locals, name, s.peek(0)?),
     };
     s.consume(1, stored)
@@ -124,22 +114,14 @@ pub(super) fn store_name(s: &mut Stepper<'_, '_>, name: NameId) -> StepResult {
 pub(super) fn delete_name(s: &mut Stepper<'_, '_>, name: NameId) -> StepResult {
     let name = s.name(name)?;
     let Some(locals) = s.locals() else {
-        return Err(raise_format!(
-            capi::system_error(),
-            c"no locals when deleting %R",
-            name.as_ptr()
-        ));
+        return Err(raise_format!(capi::system_error(), c"no locals when deleting %R", name.as_ptr()));
     };
     // The interpreter reports any failure as an unknown name.
     capi::delete_item(locals, name).map_err(|Raised| name_error(name))?;
     Ok(Flow::Next)
 }
 
-pub(super) fn load_global(
-    s: &mut Stepper<'_, '_>,
-    name: NameId,
-    null: NullPlacement,
-) -> StepResult {
+pub(super) fn load_global(s: &mut Stepper<'_, '_>, name: NameId, null: NullPlacement) -> StepResult {
     let value = global(s, s.name(name)?)?;
     if null == NullPlacement::Below {
         s.push_or_null(None);
@@ -213,9 +195,7 @@ pub(super) fn copy_free_vars(s: &mut Stepper<'_, '_>, count: u32) -> StepResult 
     let closure = unsafe { Ref::new(ffi::PyFunction_GetClosure(function.as_ptr())) };
     let first = s.frame().nlocalsplus().saturating_sub(count);
     for i in 0..count {
-        let cell = closure
-            .and_then(|closure| capi::tuple_get(closure, i as usize))
-            .map(|cell| cell.to_owned());
+        let cell = closure.and_then(|closure| capi::tuple_get(closure, i as usize)).map(|cell| cell.to_owned());
         drop(s.replace_local(Var(first + i), cell));
     }
     Ok(Flow::Next)
@@ -254,10 +234,5 @@ pub(super) fn delete_deref(s: &mut Stepper<'_, '_>, var: Var) -> StepResult {
 
 fn set_cell(cell: &Owned, value: Option<Owned>) {
     // SAFETY: a cell; the call takes its own reference, ours is dropped after it.
-    unsafe {
-        ffi::PyCell_Set(
-            cell.borrow().as_ptr(),
-            capi::or_null(value.as_ref().map(Owned::borrow)),
-        )
-    };
+    unsafe { ffi::PyCell_Set(cell.borrow().as_ptr(), capi::or_null(value.as_ref().map(Owned::borrow))) };
 }
