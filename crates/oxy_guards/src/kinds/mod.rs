@@ -130,6 +130,7 @@ pub(crate) enum Rank {
 }
 
 /// What a guard needs at run time besides its own contents. `registers` are those of its further sources.
+#[expect(clippy::large_enum_variant, reason = "tensors are checked on every call: no pointer to follow")]
 pub(crate) enum Check {
     /// The guard's own contents are enough.
     Plain,
