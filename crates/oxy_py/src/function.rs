@@ -62,57 +62,57 @@ unsafe extern "C" fn vectorcall(
     nargsf: usize,
     kwnames: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: the interpreter calls it attached.
-    let py = unsafe { Python::assume_attached() };
-    guarded(py, || {
-        // SAFETY: vectorcall's contract: the callable, and the arguments and names, live for the call.
-        unsafe {
-            let inner = inner(callable)?;
-            let count = ffi::PyVectorcall_NARGS(nargsf) as usize;
-            let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
-            if kwnames.is_null()
-                && let Some(value) = call_positional(py, &inner.compiled, &inner.target, positional)?
-            {
-                return Ok(value.into_ptr());
-            }
-            let items = positional.iter().map(|item| Bound::from_borrowed_ptr(py, *item));
-            let tuple = PyTuple::new(py, items.collect::<Vec<_>>())?;
-            let mut named = None;
-            if !kwnames.is_null() {
-                let dict = PyDict::new(py);
-                let names = Bound::from_borrowed_ptr(py, kwnames);
-                for (index, name) in names.try_iter()?.enumerate() {
-                    dict.set_item(name?, Bound::from_borrowed_ptr(py, *args.add(count + index)))?;
+    // The interpreter calls it attached; PyO3 has to know, or it puts dropped references off.
+    Python::attach(|py| {
+        guarded(py, || {
+            // SAFETY: vectorcall's contract: the callable, and the arguments and names, live for the call.
+            unsafe {
+                let inner = inner(callable)?;
+                let count = ffi::PyVectorcall_NARGS(nargsf) as usize;
+                let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
+                if kwnames.is_null()
+                    && let Some(value) = call_positional(py, &inner.compiled, &inner.target, positional)?
+                {
+                    return Ok(value.into_ptr());
                 }
-                named = Some(dict);
+                let items = positional.iter().map(|item| Bound::from_borrowed_ptr(py, *item));
+                let tuple = PyTuple::new(py, items.collect::<Vec<_>>())?;
+                let mut named = None;
+                if !kwnames.is_null() {
+                    let dict = PyDict::new(py);
+                    let names = Bound::from_borrowed_ptr(py, kwnames);
+                    for (index, name) in names.try_iter()?.enumerate() {
+                        dict.set_item(name?, Bound::from_borrowed_ptr(py, *args.add(count + index)))?;
+                    }
+                    named = Some(dict);
+                }
+                // What runs may drop the last reference to the callable.
+                let _alive = Bound::from_borrowed_ptr(py, callable);
+                Ok(call(py, &inner.compiled, &inner.target, &tuple, named.as_ref())?.into_ptr())
             }
-            // What runs may drop the last reference to the callable.
-            let _alive = Bound::from_borrowed_ptr(py, callable);
-            Ok(call(py, &inner.compiled, &inner.target, &tuple, named.as_ref())?.into_ptr())
-        }
+        })
     })
 }
 
 unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, kwargs: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the interpreter calls it attached.
-    let py = unsafe { Python::assume_attached() };
-    guarded(py, || {
-        // SAFETY: `args` is a tuple and `kwargs` NULL or a dict, by tp_new's contract.
-        let (args, kwargs) = unsafe {
-            (Bound::from_borrowed_ptr(py, args), Bound::from_borrowed_ptr_or_opt(py, kwargs))
-        };
-        let made = parse(&args, kwargs.as_ref())?;
-        // SAFETY: the class is ours or derives from it; tp_alloc zeroes the object.
-        unsafe {
-            let object = ffi::PyType_GenericAlloc(class, 0);
-            if object.is_null() {
-                return Err(PyErr::fetch(py));
+    Python::attach(|py| {
+        guarded(py, || {
+            // SAFETY: `args` is a tuple and `kwargs` NULL or a dict, by tp_new's contract.
+            let (args, kwargs) =
+                unsafe { (Bound::from_borrowed_ptr(py, args), Bound::from_borrowed_ptr_or_opt(py, kwargs)) };
+            let made = parse(&args, kwargs.as_ref())?;
+            // SAFETY: the class is ours or derives from it; tp_alloc zeroes the object.
+            unsafe {
+                let object = ffi::PyType_GenericAlloc(class, 0);
+                if object.is_null() {
+                    return Err(PyErr::fetch(py));
+                }
+                let function = object.cast::<FunctionObject>();
+                (*function).vectorcall = Some(vectorcall);
+                (*function).inner = Box::into_raw(Box::new(made));
+                Ok(object)
             }
-            let function = object.cast::<FunctionObject>();
-            (*function).vectorcall = Some(vectorcall);
-            (*function).inner = Box::into_raw(Box::new(made));
-            Ok(object)
-        }
+        })
     })
 }
 
@@ -179,7 +179,8 @@ unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
         ffi::Py_XDECREF(dict);
         let inner = ptr::replace(&raw mut (*function).inner, ptr::null_mut());
         if !inner.is_null() {
-            drop(Box::from_raw(inner));
+            // Attached in PyO3's books, too: otherwise it would put the references off until someone attaches.
+            Python::attach(|_| drop(Box::from_raw(inner)));
         }
     }
     0

@@ -13,9 +13,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{
-    PyBool, PyComplex, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType,
-};
+use pyo3::types::{PyBool, PyComplex, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -562,12 +560,9 @@ impl Vocabulary {
         for layout in [Layout::Strided, Layout::Sparse] {
             atoms.insert(address(&torch.getattr(layout_name(layout))?), Arg::Layout(layout));
         }
-        for format in [
-            MemoryFormat::Contiguous,
-            MemoryFormat::Preserve,
-            MemoryFormat::ChannelsLast,
-            MemoryFormat::ChannelsLast3d,
-        ] {
+        for format in
+            [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d]
+        {
             atoms.insert(address(&torch.getattr(format_name(format))?), Arg::MemoryFormat(format));
         }
         Ok(Vocabulary {
