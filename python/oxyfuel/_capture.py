@@ -2,15 +2,16 @@
 
 A ``Capture`` is one trace. ``input`` gives a fake for a real tensor; ``call`` performs any torch callable on
 fakes, and every ATen operator that reaches the dispatcher below autograd is recorded in the engine's
-``GraphBuilder`` in the same pass. Results are found by a rule (``_shapes``), by the operator's meta kernel
-where that is cheap, or by torch's own fake tensors, which know every operator but import Dynamo; what was
-found is kept, so that a layer seen before costs a look-up.
+``GraphBuilder`` in the same pass. The metadata of results is found by a rule (``_shapes``), by the operator's
+meta kernel where that is cheap, by running the operator on zeros where these are small, or by torch's own fake
+tensors, which know every operator but import Dynamo; what was found is kept, so that a layer seen before costs
+a look-up.
 
 Promises: a fake has a real tensor's sizes, strides, offset, dtype, device, requires_grad and place in the
 autograd graph, so composite operators choose what they choose in eager; nothing is drawn from a random
-generator and no data is computed; no dispatch mode is left behind, also when a call raises. An operator whose
-result depends on data raises ``DataDependent``; one that can't be part of a graph, ``NotCapturable``; other
-exceptions are the operator's own, though their text may be that of torch's meta kernel.
+generator and no data of the program is touched; no dispatch mode is left behind, also when a call raises. An
+operator whose result depends on data raises ``DataDependent``; one that can't be part of a graph,
+``NotCapturable``; other exceptions are the operator's own, with eager's text where the operator can run on zeros.
 """
 
 from __future__ import annotations
@@ -143,6 +144,10 @@ class Capture:
         _push(self._recorder)
         try:
             return fn(*args, **kwargs) if kwargs else fn(*args)
+        except RuntimeError as error:
+            if "data is not allocated yet" in str(error):
+                raise DataDependent("the data of a tensor") from None
+            raise
         finally:
             _pop(None)
 
@@ -271,8 +276,8 @@ class _Operator:
         aliases = [result.alias_info for result in schema.returns]
         self.is_view = any(alias is not None and not alias.is_write for alias in aliases)
         self.is_direct = func in _DIRECT
-        self.is_pure = self.name.startswith("aten.") and torch.Tag.nondeterministic_seeded not in tags
-        """Running it on other tensors changes nothing else."""
+        # Running it on other tensors changes nothing else, and checks nothing about their data.
+        self.is_pure = self.name.startswith("aten.") and torch.Tag.nondeterministic_seeded not in tags and bool(aliases)
         self.special: Callable[..., Any] | None = None
         if func in _SPECIAL:
             self.special = _SPECIAL[func]
@@ -344,10 +349,10 @@ def _detach(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
 
 def _in_place_view(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> Any:
     """A tensor of this trace that changes its shape: recorded as the view operator, whose result it becomes."""
-    name = op.func._schema.name.removeprefix("aten::").removesuffix("_")
-    if name not in _VIEWS_IN_PLACE or type(args[0]) is not Fake or id(args[0]) in capture._outside:
+    view_op = _VIEWS_IN_PLACE.get(op.func)
+    if view_op is None or type(args[0]) is not Fake or id(args[0]) in capture._outside:
         raise NotCapturable(op.name)
-    view = capture.dispatch(getattr(getattr(aten, name), op.func._overloadname), args, kwargs)
+    view = capture.dispatch(view_op, args, kwargs)
     guard = torch._C._DisableTorchDispatch()
     try:
         op.func(*args, **kwargs)
@@ -358,7 +363,15 @@ def _in_place_view(capture: Capture, op: _Operator, args: Any, kwargs: Any) -> A
     return args[0]
 
 
-_VIEWS_IN_PLACE = frozenset({"t", "transpose", "squeeze", "unsqueeze", "as_strided"})
+_VIEWS_IN_PLACE = {
+    aten.as_strided_.default: aten.as_strided.default,
+    aten.squeeze_.default: aten.squeeze.default,
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.squeeze_.dims: aten.squeeze.dims,
+    aten.t_.default: aten.t.default,
+    aten.transpose_.default: aten.transpose.int,
+    aten.unsqueeze_.default: aten.unsqueeze.default,
+}
 
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._local_scalar_dense.default: _scalar,
@@ -458,43 +471,55 @@ def _build(result: Any, fakes: list[Fake], is_view: bool) -> Any:
 def _infer(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
     """The results of an operator that was not met before."""
     device = _common_device(fakes)
+    run_bytes_max = _RUN_BYTES_MAX
     if device is not None and op.rule is not None:
         try:
             result = op.rule(*_metas(args), **_metas(kwargs))
         except Exception:  # a rule covers valid calls; eager says what is wrong with the others
-            if _can_run(op, kwargs, fakes):
+            if _can_run(op, kwargs, fakes, _RUN_WRONG_BYTES_MAX):
                 return _by_running(op, args, kwargs, fakes)
             result = None
         if result is not None:
             return _Sequence(tuple, result) if type(result) is tuple else result
-    try:
-        if device is not None and op.is_direct:
+    wrong: Exception | None = None
+    if device is not None and op.is_direct:
+        try:
             return _by_meta_kernel(op, args, kwargs, fakes, device)
+        except Exception as error:
+            wrong, run_bytes_max = error, _RUN_WRONG_BYTES_MAX
+    if _can_run(op, kwargs, fakes, run_bytes_max):
+        try:
+            return _by_running(op, args, kwargs, fakes)
+        except Exception as error:
+            wrong = error
+    try:
         return _by_torch(op, args, kwargs, fakes)
     except CaptureError:
         raise
-    except Exception:
-        if _can_run(op, kwargs, fakes):
+    except Exception as error:
+        if wrong is None and _can_run(op, kwargs, fakes, _RUN_WRONG_BYTES_MAX):
             return _by_running(op, args, kwargs, fakes)
-        raise
+        raise wrong or error from None
 
 
-_RUN_BYTES_MAX = 1 << 28
+_RUN_BYTES_MAX = 1 << 22
+"""Size of arguments up to which an operator without rule runs on zeros."""
+_RUN_WRONG_BYTES_MAX = 1 << 28
+"""The same for a call that seems wrong."""
 
 
-def _can_run(op: _Operator, kwargs: Any, fakes: list[Fake]) -> bool:
-    if not op.is_pure or not fakes or kwargs.get("generator") is not None:
+def _can_run(op: _Operator, kwargs: Any, fakes: list[Fake], bytes_max: int) -> bool:
+    if not op.is_pure or kwargs.get("generator") is not None:
         return False
-    total = 0
-    for fake in fakes:
-        if fake._meta.device.type != "cpu":
-            return False
-        total += fake._meta.storage_bytes()
-    return total <= _RUN_BYTES_MAX
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        return False
+    metas = [fake._meta for fake in fakes]
+    return all(m.device.type == "cpu" for m in metas) and sum(m.storage_bytes() for m in metas) <= bytes_max
 
 
 def _by_running(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
-    """The operator on zeros: for calls that seem wrong, to raise what eager raises, word for word."""
+    """The operator on zeros: eager's metadata, and for wrong calls eager's errors, word for word."""
     made = {id(fake): _zeros(fake._meta) for fake in fakes}
     out = op.func(*_map(args, lambda f: made[id(f)]), **_map(kwargs, lambda f: made[id(f)]))
     return _describe_result(out, [made[id(fake)] for fake in fakes], lambda tensor: tensor.device)

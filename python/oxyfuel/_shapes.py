@@ -1,9 +1,9 @@
 """Shape rules: metadata of the results of common ATen operators, from metadata of their arguments.
 
 A rule is called with the operator's own arguments, tensors replaced by ``Meta``, and returns a ``Meta`` or a
-tuple of them. **Returning None is always safe**: torch's own fake tensors then decide, which costs a
-thousandfold and imports Dynamo; so does any exception in a rule. Rules therefore cover valid calls only and
-leave errors, complex numbers and odd layouts to torch.
+tuple of them. **Returning None is always safe**: the operator is then run on zeros, or given to torch's own
+fake tensors, which costs a thousandfold; so does any exception in a rule. Rules therefore cover valid calls only
+and leave errors, complex numbers and odd layouts to torch.
 
 Promises: sizes, strides, dtype and device are those of eager's kernels on the CPU (the tests compare them).
 An in-place operator uses the rule of the functional one.
@@ -55,7 +55,7 @@ def _float_of(dtype: torch.dtype) -> torch.dtype:
 
 @_rule(
     *"relu silu gelu hardswish hardsigmoid hardtanh mish elu leaky_relu softplus threshold celu selu relu6".split(),
-    *"neg sign floor ceil round trunc frac abs positive bitwise_not log_sigmoid_forward".split(),
+    *"neg sign floor ceil round trunc frac abs positive bitwise_not".split(),
 )
 def _unary(x: Meta, *_: Any, **__: Any) -> Any:
     if x.dtype is torch.bool or x.dtype.is_complex:
@@ -452,11 +452,10 @@ def _upsample2d(x: Meta, size: Sequence[int], *_: Any) -> Any:
 
 @_rule("_scaled_dot_product_flash_attention_for_cpu")
 def _attention(q: Meta, k: Meta, v: Meta, *_: Any, attn_mask: Any = None, scale: Any = None) -> Any:
-    batch, heads, length, size = q.shape
-    out = contiguous((batch, length, heads, size), q.dtype, q.device)
+    batch, heads, length, _size = q.shape
     lse_dtype = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
     lse = contiguous((batch, length, heads), lse_dtype, q.device)
-    return _permuted(out, (0, 2, 1, 3)), _permuted(lse, (0, 2, 1))
+    return like(q), _permuted(lse, (0, 2, 1))
 
 
 def _permuted(m: Meta, dims: Sequence[int]) -> Meta:

@@ -86,6 +86,24 @@ def test_transformer_block(mask: str, grad: bool) -> None:
     assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in text
 
 
+def test_attention_layouts() -> None:
+    plain = torch.randn(2, 3, 5, 8)
+    packed = [x.view(2, 5, 3, 8).transpose(1, 2) for x in torch.randn(2, 5, 72).split(24, 2)]
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+
+    for q, k, v in (
+        (plain, plain, plain),
+        packed,
+        (plain.mT.contiguous().mT, plain, plain),
+        (plain[..., :2, :], *packed[1:]),
+    ):
+        recorded = record(fn, q, k, v)
+        for fake, real in zip(recorded.result, fn(q, k, v), strict=True):
+            assert metadata(fake) == metadata(real)
+
+
 def test_embedding_layernorm() -> None:
     embedding, norm = nn.Embedding(10, 8), nn.LayerNorm(8)
     check(lambda i, w, g, b: F.layer_norm(F.embedding(i, w), (8,), g, b),
@@ -121,6 +139,7 @@ def test_metadata_in_place() -> None:
         y.t_()
         y.unsqueeze_(0)
         y.add_(1)
+        y.transpose_(1, 2)
         return y.squeeze_(0)
 
     check(fn, torch.randn(3, 4))
