@@ -289,7 +289,7 @@ impl<'py> Tracer<'py, '_> {
             let literal = self.known.is_literal_type(receiver.get_type().as_any());
             let literal_class = receiver.is_instance_of::<PyType>() && self.known.is_literal_type(&receiver);
             let name: String = object.getattr("__name__")?.extract()?;
-            if name == "fromkeys" && receiver.is(&self.py.get_type::<PyDict>()) && !args.is_empty() {
+            if name == "fromkeys" && receiver.is(self.py.get_type::<PyDict>()) && !args.is_empty() {
                 let none = self.none();
                 let (dict, val) = (self.dict(Default::default()), args.get(1).copied().unwrap_or(none));
                 for key in self.iterate(args[0])? {
@@ -329,7 +329,7 @@ impl<'py> Tracer<'py, '_> {
         if name == "add_note" && matches!(self.kind(receiver)?, Kind::Instance(_)) && args.len() == 2 {
             return self.add_note(receiver, args[1]);
         }
-        let of_dict = class.is(&self.py.get_type::<PyDict>()) || self.known.is_dict_class(&class);
+        let of_dict = class.is(self.py.get_type::<PyDict>()) || self.known.is_dict_class(&class);
         let container = match of_dict {
             true => self.container_part(receiver)?.unwrap_or(receiver),
             false => receiver,
@@ -337,7 +337,7 @@ impl<'py> Tracer<'py, '_> {
         if let Some(val) = self.container_method(container, &name, &args[1..], &kwargs)? {
             return Ok(val);
         }
-        if class.is(&self.py.get_type::<PyAny>()) {
+        if class.is(self.py.get_type::<PyAny>()) {
             return self.object_method(receiver, &name, &args[1..]);
         }
         self.realize(receiver)?;
@@ -360,7 +360,7 @@ impl<'py> Tracer<'py, '_> {
             Kind::Object(object) if object.is_instance_of::<PyType>() && name == "__subclasses__" => {
                 self.stop(breaks::UNSUPPORTED_CALL, name)
             }
-            Kind::Object(inner) if object.getattr("__objclass__")?.is(&self.py.get_type::<PyType>()) && name == "__call__" => {
+            Kind::Object(inner) if object.getattr("__objclass__")?.is(self.py.get_type::<PyType>()) && name == "__call__" => {
                 let inner = inner.clone();
                 self.call_class(receiver, &inner, args[1..].to_vec(), kwargs)
             }
@@ -448,7 +448,7 @@ impl<'py> Tracer<'py, '_> {
         }
         // A metaclass with its own __call__.
         let meta = class.get_type().into_any();
-        if !meta.is(&py.get_type::<PyType>())
+        if !meta.is(py.get_type::<PyType>())
             && let Some(found) = self.guarded_type_lookup(&meta, "__call__")?
             && found.get_type().is(&self.known.types(py, "FunctionType")?)
         {
@@ -504,18 +504,18 @@ impl<'py> Tracer<'py, '_> {
         let Ok(class_type) = class.cast::<PyType>() else {
             return self.raise("TypeError", "__new__(X): X is not a type object");
         };
-        if base.is(&py.get_type::<PyAny>()) {
+        if base.is(py.get_type::<PyAny>()) {
             return self.new_instance(&class);
         }
-        if base.is(&py.get_type::<PyTuple>()) {
+        if base.is(py.get_type::<PyTuple>()) {
             let items = match args.get(1) {
                 Some(&items) => self.iterate(items)?,
                 None => Vec::new(),
             };
-            let exact = class.is(&py.get_type::<PyTuple>());
+            let exact = class.is(py.get_type::<PyTuple>());
             return Ok(self.add(Kind::Tuple { items, class: (!exact).then_some(class) }));
         }
-        if base.is(&py.get_type::<PyDict>()) && self.derives_from_dict(&class)? {
+        if base.is(py.get_type::<PyDict>()) && self.derives_from_dict(&class)? {
             return Ok(self.new_mapping_instance(&class));
         }
         if class_type.is_subclass_of::<pyo3::exceptions::PyBaseException>()? {
@@ -562,7 +562,7 @@ impl<'py> Tracer<'py, '_> {
                 base: None,
             }));
             let init = self.type_lookup(class, "__init__")?;
-            let traced = init.is_some_and(|i| i.get_type().is(&self.known.types(self.py, "FunctionType").unwrap_or(i.clone())));
+            let traced = init.is_some_and(|i| i.get_type().is(self.known.types(self.py, "FunctionType").unwrap_or(i.clone())));
             if !traced && !kwargs.is_empty() {
                 return self.stop(breaks::UNSUPPORTED_CALL, format!("{} with keyword arguments", class.repr()?));
             }

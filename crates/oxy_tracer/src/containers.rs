@@ -170,7 +170,7 @@ impl<'py> Tracer<'py, '_> {
             Kind::Tensor(_) => return self.stop(breaks::DATA_DEPENDENT_VALUE, "a tensor used as an index"),
             _ => return self.stop(breaks::UNSUPPORTED_OPERATION, format!("{what} index")),
         };
-        if object.get_type().is(&self.known.slice_type(self.py)) {
+        if object.get_type().is(self.known.slice_type(self.py)) {
             let (start, stop, step): (i64, i64, i64) = match object.call_method1("indices", (length,)) {
                 Ok(indices) => indices.extract()?,
                 Err(error) => return self.raise_py(error),

@@ -153,7 +153,7 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                 for (key, value) in pairs {
                     entries.push((self.recipe(key)?, self.recipe(value)?));
                 }
-                if class.is(&py.get_type::<pyo3::types::PyDict>()) {
+                if class.is(py.get_type::<pyo3::types::PyDict>()) {
                     Recipe::Dict(entries)
                 } else {
                     let dict = self.push(Recipe::Dict(entries));

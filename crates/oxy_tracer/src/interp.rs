@@ -229,15 +229,15 @@ impl<'py> Tracer<'py, '_> {
                 }
             }
         }
-        for slot in argcount..argcount + kwonly {
-            if locals[slot].is_none()
+        for (slot, local) in locals.iter_mut().enumerate().skip(argcount).take(kwonly) {
+            if local.is_none()
                 && let Some(kwdefaults) = callee.kwdefaults
                 && let Kind::Dict { .. } = self.kind(kwdefaults)?
             {
                 let name = self.interned(&code.var_names[slot]);
                 let key = crate::value::Key::object(name)?;
                 let Kind::Dict { items, .. } = self.peek(kwdefaults) else { continue };
-                locals[slot] = items.get(&key).map(|(_, val)| *val);
+                *local = items.get(&key).map(|(_, val)| *val);
             }
         }
         let missing: Vec<String> = (0..argcount + kwonly)

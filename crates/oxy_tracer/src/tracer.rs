@@ -385,7 +385,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
         if object.cast_exact::<PySet>().is_ok() || object.cast_exact::<PyFrozenSet>().is_ok() {
             return self.classify_set(object, source, class);
         }
-        if class.is(&self.known.cell_type(self.py)) {
+        if class.is(self.known.cell_type(self.py)) {
             self.guard_type(source, &class);
             let contents = object.getattr("cell_contents").ok();
             let inner = self.src(SourceKind::CellContents(source.clone()));
@@ -551,10 +551,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
                 let tuple = PyTuple::new(py, items)?.into_any();
                 match class {
                     None => Some(tuple),
-                    Some(_) => match &self.entry(val).external {
-                        Some(object) => Some(object.clone()),
-                        None => None,
-                    },
+                    Some(_) => self.entry(val).external.clone(),
                 }
             }
             Kind::List(items) => {
@@ -566,7 +563,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
                 let Some(items) = self.all_to_python(&items)? else { return Ok(None) };
                 Some(if frozen { PyFrozenSet::new(py, items)?.into_any() } else { PySet::new(py, items)?.into_any() })
             }
-            Kind::Dict { items, class, .. } if class.is(&py.get_type::<PyDict>()) => {
+            Kind::Dict { items, class, .. } if class.is(py.get_type::<PyDict>()) => {
                 let pairs: Vec<(Val, Val)> = items.values().copied().collect();
                 let dict = PyDict::new(py);
                 for (key, value) in pairs {
