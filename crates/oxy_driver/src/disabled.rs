@@ -33,11 +33,7 @@ pub fn kind_of(frame: &Frame<'_>) -> Option<bool> {
     });
     let (recursive, single) = codes.ok()?;
     let code = frame.code().as_ptr();
-    if code == recursive.as_ptr() {
-        Some(true)
-    } else {
-        (code == single.as_ptr()).then_some(false)
-    }
+    if code == recursive.as_ptr() { Some(true) } else { (code == single.as_ptr()).then_some(false) }
 }
 
 /// Runs a wrapper's frame. The caller has made no compiled callable active.

@@ -88,9 +88,18 @@ pub fn report_fault(engine: &Engine, fault: &str, stage: &'static str) {
 /// Code of the standard library, of torch and of this package: run as it is.
 fn is_library_code(code: &Bound<'_, PyAny>) -> bool {
     let py = code.py();
-    let Ok(file) = code.getattr(pyo3::intern!(py, "co_filename")).and_then(|f| f.extract::<String>()) else { return true };
+    let Ok(file) = code.getattr(pyo3::intern!(py, "co_filename")).and_then(|f| f.extract::<String>()) else {
+        return true;
+    };
     match crate::skip::library_prefixes(py) {
-        Ok(prefixes) => file.starts_with('<') && file != "<string>" && file != "<stdin>" && !file.starts_with("<ipython") && !file.starts_with("<test") || prefixes.iter().any(|prefix| file.starts_with(prefix.as_str())),
+        Ok(prefixes) => {
+            file.starts_with('<')
+                && file != "<string>"
+                && file != "<stdin>"
+                && !file.starts_with("<ipython")
+                && !file.starts_with("<test")
+                || prefixes.iter().any(|prefix| file.starts_with(prefix.as_str()))
+        }
         Err(_) => false,
     }
 }
@@ -114,7 +123,9 @@ enum Tried<'py> {
     /// An exception is set, to be raised at the current instruction.
     Raised,
     /// The instruction that the frame is at is to be performed by itself. `refusal`: the error if it doesn't raise.
-    Step { refusal: Option<Arc<str>> },
+    Step {
+        refusal: Option<Arc<str>>,
+    },
     Leave,
     /// The exception that is set leaves the frame as it is (compilation errors).
     Failed,
@@ -229,7 +240,8 @@ impl<'py> FrameRun<'py> {
         drop(registers);
         self.graphs_ran |= !segment.runner.is_empty();
         let Some(resume) = segment.resume else {
-            let value = built.value.map(|v| v.into_bound(self.py)).unwrap_or_else(|| self.py.None().into_bound(self.py));
+            let value =
+                built.value.map(|v| v.into_bound(self.py)).unwrap_or_else(|| self.py.None().into_bound(self.py));
             return Ok(Some(Tried::Returned(value)));
         };
         // New stack first: its values may be the old stack's.

@@ -78,7 +78,13 @@ impl GraphBuilder {
     }
 
     /// Records a call with its results.
-    fn add(&mut self, name: &str, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>, out: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn add(
+        &mut self,
+        name: &str,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let mut node = Node {
             target: name.to_owned(),
             args: args.iter().map(|arg| self.arg(&arg)).collect::<PyResult<_>>()?,
@@ -210,7 +216,10 @@ impl GraphBuilder {
 
 fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
     let py = object.py();
-    py.import("torch").and_then(|torch| torch.getattr("Tensor")).and_then(|class| object.is_instance(&class)).unwrap_or(false)
+    py.import("torch")
+        .and_then(|torch| torch.getattr("Tensor"))
+        .and_then(|class| object.is_instance(&class))
+        .unwrap_or(false)
 }
 
 fn device_of(device: &Bound<'_, PyAny>) -> PyResult<Device> {
@@ -226,7 +235,8 @@ fn device_of(device: &Bound<'_, PyAny>) -> PyResult<Device> {
 }
 
 fn meta_of(fake: &Bound<'_, PyAny>) -> PyResult<TensorMeta> {
-    let dims = |method: &str| -> PyResult<Dims> { Ok(Dims::from_vec(fake.call_method0(method)?.extract::<Vec<i64>>()?)) };
+    let dims =
+        |method: &str| -> PyResult<Dims> { Ok(Dims::from_vec(fake.call_method0(method)?.extract::<Vec<i64>>()?)) };
     let dtype = fake.getattr("dtype")?.str()?.to_string();
     let dtype = DType::from_torch_name(dtype.trim_start_matches("torch."))
         .ok_or_else(|| PyTypeError::new_err(format!("the dtype {dtype} is not supported")))?;

@@ -19,7 +19,9 @@ use std::time::Instant;
 pub enum Attempt {
     Segment(Arc<Segment>),
     /// The first instruction can't be captured. `refusal`: under `fullgraph`, the error if it doesn't raise.
-    Step { refusal: Option<Arc<str>> },
+    Step {
+        refusal: Option<Arc<str>>,
+    },
     Leave,
     /// An error that the user asked for (`fullgraph`, limits).
     Error(PyErr),
@@ -86,7 +88,8 @@ fn compile_entry<'py>(
     match config.stance.as_str() {
         "eager_on_recompile" if existing > 0 => return Attempt::Leave,
         "fail_on_recompile" if existing > 0 => {
-            let text = format!("{} would be compiled again under the stance fail_on_recompile: {}", place(entry), explain());
+            let text =
+                format!("{} would be compiled again under the stance fail_on_recompile: {}", place(entry), explain());
             return Attempt::Error(pyo3::exceptions::PyRuntimeError::new_err(text));
         }
         _ => {}
@@ -197,7 +200,8 @@ fn explain(state: &CodeState, frame: &Frame<'_>, pc: InstrId) -> String {
 /// Whether `error_on_graph_break(True)` is in force.
 fn scope_is_strict(py: Python<'_>) -> bool {
     let scope = py.import("oxyfuel._decorators").and_then(|m| m.getattr("SCOPE"));
-    scope.and_then(|s| s.getattr("error_on_graph_break")).and_then(|v| v.extract::<Option<bool>>()).ok().flatten() == Some(true)
+    scope.and_then(|s| s.getattr("error_on_graph_break")).and_then(|v| v.extract::<Option<bool>>()).ok().flatten()
+        == Some(true)
 }
 
 /// The output that an exit without any other business returns.

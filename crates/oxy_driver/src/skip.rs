@@ -19,7 +19,18 @@ pub fn library_prefixes(py: Python<'_>) -> PyResult<&'static Vec<String>> {
         ];
         // The standard library's own modules, not site-packages below them.
         let stdlib: String = py.import("sysconfig")?.call_method1("get_path", ("stdlib",))?.extract()?;
-        for module in ["collections", "json", "logging", "importlib", "unittest", "concurrent", "asyncio", "re", "email", "ctypes"] {
+        for module in [
+            "collections",
+            "json",
+            "logging",
+            "importlib",
+            "unittest",
+            "concurrent",
+            "asyncio",
+            "re",
+            "email",
+            "ctypes",
+        ] {
             prefixes.push(format!("{stdlib}/{module}/"));
         }
         for entry in std::fs::read_dir(&stdlib).into_iter().flatten().flatten() {

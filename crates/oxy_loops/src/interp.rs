@@ -35,30 +35,13 @@ pub enum Value {
 
 /// Runs the range lo..hi of a kernel. `buffers` are raw bytes; parameter i uses `buffers[aliases[i]]`, so that
 /// two parameters can name one buffer.
-pub fn run(
-    kernel: &Kernel,
-    buffers: &mut [Vec<u8>],
-    aliases: &[usize],
-    lo: i64,
-    hi: i64,
-) -> Eval<()> {
+pub fn run(kernel: &Kernel, buffers: &mut [Vec<u8>], aliases: &[usize], lo: i64, hi: i64) -> Eval<()> {
     let is_known = aliases.iter().all(|i| *i < buffers.len());
     if aliases.len() != kernel.params.len() || !is_known {
-        return Err(InterpError::Buffers {
-            have: buffers.len(),
-            want: kernel.params.len(),
-        });
+        return Err(InterpError::Buffers { have: buffers.len(), want: kernel.params.len() });
     }
-    let vector = kernel
-        .vector_dim
-        .map(|d| d as usize)
-        .filter(|d| kernel.dims[*d].kind == DimKind::Parallel);
-    let mut interp = Interp {
-        kernel,
-        buffers,
-        aliases,
-        index: vec![0; kernel.dims.len()],
-    };
+    let vector = kernel.vector_dim.map(|d| d as usize).filter(|d| kernel.dims[*d].kind == DimKind::Parallel);
+    let mut interp = Interp { kernel, buffers, aliases, index: vec![0; kernel.dims.len()] };
     let parallel = |d: &usize| kernel.dims[*d].kind == DimKind::Parallel;
     let dims: Vec<usize> = (0..kernel.dims.len()).filter(parallel).collect();
     match (kernel.split, vector) {
@@ -70,11 +53,7 @@ pub fn run(
             }
         }
         _ => {
-            let outer: Vec<usize> = dims
-                .iter()
-                .copied()
-                .filter(|d| Some(*d) != vector)
-                .collect();
+            let outer: Vec<usize> = dims.iter().copied().filter(|d| Some(*d) != vector).collect();
             let inner: Vec<usize> = vector.into_iter().collect();
             for linear in lo..hi {
                 let mut rest = linear;
@@ -111,11 +90,7 @@ impl Interp<'_> {
 
     fn point(&mut self) -> Eval<()> {
         let kernel = self.kernel;
-        let mut slots: Vec<Value> = kernel
-            .slots
-            .iter()
-            .map(|ty| cast(Value::Bool(false), *ty))
-            .collect();
+        let mut slots: Vec<Value> = kernel.slots.iter().map(|ty| cast(Value::Bool(false), *ty)).collect();
         let is_reduce = |d: &usize| kernel.dims[*d].kind == DimKind::Reduce;
         let reduce: Vec<usize> = (0..kernel.dims.len()).filter(is_reduce).collect();
         for phase in &kernel.phases {
@@ -128,11 +103,8 @@ impl Interp<'_> {
                 }
                 Phase::Loop(body) => {
                     let ty = |v: V| body.types[v.0 as usize];
-                    let mut accs: Vec<Value> = body
-                        .reductions
-                        .iter()
-                        .map(|r| identity(r.op, ty(r.value)))
-                        .collect::<Eval<_>>()?;
+                    let mut accs: Vec<Value> =
+                        body.reductions.iter().map(|r| identity(r.op, ty(r.value))).collect::<Eval<_>>()?;
                     self.each(&reduce, &mut |interp| {
                         let values = interp.body(body, &slots)?;
                         for (acc, r) in accs.iter_mut().zip(&body.reductions) {
@@ -159,11 +131,7 @@ impl Interp<'_> {
                 Expr::Slot(s) => slots[*s as usize],
                 Expr::Load { param, index, mask } => {
                     let is_on = mask.is_none_or(|m| values[m.0 as usize] == Value::Bool(true));
-                    if is_on {
-                        self.load(*param, index, &values)?
-                    } else {
-                        cast(Value::Bool(false), *ty)
-                    }
+                    if is_on { self.load(*param, index, &values)? } else { cast(Value::Bool(false), *ty) }
                 }
                 Expr::Op(op, args) => {
                     let args: Vec<Value> = args.iter().map(|v| values[v.0 as usize]).collect();
@@ -200,13 +168,9 @@ impl Interp<'_> {
         let dtype = self.kernel.params[param as usize].dtype;
         let size = dtype.itemsize();
         let buffer = &mut self.buffers[self.aliases[param as usize]];
-        let start = usize::try_from(element)
-            .ok()
-            .and_then(|e| e.checked_mul(size));
+        let start = usize::try_from(element).ok().and_then(|e| e.checked_mul(size));
         let range = start.map(|s| s..s.saturating_add(size));
-        let bytes = range
-            .and_then(|r| buffer.get_mut(r))
-            .ok_or(InterpError::OutOfBounds { param, element })?;
+        let bytes = range.and_then(|r| buffer.get_mut(r)).ok_or(InterpError::OutOfBounds { param, element })?;
         Ok((dtype, bytes))
     }
 
@@ -225,9 +189,7 @@ impl Interp<'_> {
 /// Decodes an element to its compute type.
 pub fn read(dtype: DType, bytes: &[u8]) -> Eval<Value> {
     fn array<const N: usize>(bytes: &[u8]) -> Eval<[u8; N]> {
-        bytes
-            .try_into()
-            .map_err(|_| InterpError::Type("element size"))
+        bytes.try_into().map_err(|_| InterpError::Type("element size"))
     }
     Ok(match dtype {
         DType::F32 => Value::F32(f32::from_le_bytes(array(bytes)?)),
@@ -263,11 +225,7 @@ pub fn write(dtype: DType, value: Value, bytes: &mut [u8]) -> Eval<()> {
 
 /// Nearest even; every NaN becomes torch's 0x7fc0.
 fn to_bf16(v: f32) -> bf16 {
-    if v.is_nan() {
-        bf16::from_bits(0x7fc0)
-    } else {
-        bf16::from_f32(v)
-    }
+    if v.is_nan() { bf16::from_bits(0x7fc0) } else { bf16::from_f32(v) }
 }
 
 fn round(dtype: DType, value: Value) -> Value {
@@ -286,18 +244,10 @@ fn round(dtype: DType, value: Value) -> Value {
 /// C's conversions, with x86's result for floats that don't fit.
 pub fn cast(value: Value, ty: Ty) -> Value {
     let to_i32 = |v: f64| {
-        if (-2147483648.0..2147483648.0).contains(&v.trunc()) {
-            v as i32
-        } else {
-            i32::MIN
-        }
+        if (-2147483648.0..2147483648.0).contains(&v.trunc()) { v as i32 } else { i32::MIN }
     };
     let to_i64 = |v: f64| {
-        if (-9223372036854775808.0..9223372036854775808.0).contains(&v) {
-            v as i64
-        } else {
-            i64::MIN
-        }
+        if (-9223372036854775808.0..9223372036854775808.0).contains(&v) { v as i64 } else { i64::MIN }
     };
     match (ty, value) {
         (Ty::F32, Value::F32(_)) | (Ty::F64, Value::F64(_)) | (Ty::I32, Value::I32(_)) => value,
@@ -358,13 +308,11 @@ pub fn apply(op: ScalarOp, args: &[Value]) -> Eval<Value> {
     let second = args.get(1).copied().unwrap_or(args[0]);
     match (args[0], second) {
         (Value::Bool(c), _) if op == ScalarOp::Select => Ok(if c { args[1] } else { args[2] }),
-        (Value::F32(a), Value::F32(b)) => {
-            match (float_compare(op, a.into(), b.into()), args.get(2)) {
-                (Some(result), _) => Ok(Value::Bool(result)),
-                (None, Some(Value::F32(c))) => Ok(Value::F32(a.mul_add(b, *c))),
-                (None, _) => f32_op(op, a, b).map(Value::F32),
-            }
-        }
+        (Value::F32(a), Value::F32(b)) => match (float_compare(op, a.into(), b.into()), args.get(2)) {
+            (Some(result), _) => Ok(Value::Bool(result)),
+            (None, Some(Value::F32(c))) => Ok(Value::F32(a.mul_add(b, *c))),
+            (None, _) => f32_op(op, a, b).map(Value::F32),
+        },
         (Value::F64(a), Value::F64(b)) => match (float_compare(op, a, b), args.get(2)) {
             (Some(result), _) => Ok(Value::Bool(result)),
             (None, Some(Value::F64(c))) => Ok(Value::F64(a.mul_add(b, *c))),
@@ -412,11 +360,7 @@ fn bool_op(op: ScalarOp, a: bool, b: bool) -> Eval<bool> {
 fn int_op(op: ScalarOp, a: i64, b: i64, bits: i64) -> Eval<Value> {
     // A zero divisor acts as 1 in quotients; -1 only negates.
     let quotient = if b == 0 { a } else { a.wrapping_div(b) };
-    let quotient = if bits == 32 {
-        i64::from(quotient as i32)
-    } else {
-        quotient
-    };
+    let quotient = if bits == 32 { i64::from(quotient as i32) } else { quotient };
     let rest = if b == 0 { 0 } else { a.wrapping_rem(b) };
     let differ = |r: i64| r != 0 && (r ^ b) < 0;
     let wrap = |v: i64| if bits == 32 { i64::from(v as i32) } else { v };
@@ -432,11 +376,7 @@ fn int_op(op: ScalarOp, a: i64, b: i64, bits: i64) -> Eval<Value> {
         ScalarOp::IntDivTrunc => quotient,
         ScalarOp::IntDivFloor => {
             let r = wrap(a.wrapping_sub(quotient.wrapping_mul(b)));
-            if differ(r) {
-                quotient.wrapping_sub(1)
-            } else {
-                quotient
-            }
+            if differ(r) { quotient.wrapping_sub(1) } else { quotient }
         }
         ScalarOp::IntRemTrunc => rest,
         ScalarOp::Remainder => {
@@ -503,11 +443,7 @@ macro_rules! float_ops {
                 ScalarOp::Fmod => a % b,
                 ScalarOp::Remainder => {
                     let r = a % b;
-                    if r != 0.0 && ((b < 0.0) != (r < 0.0)) {
-                        r + b
-                    } else {
-                        r
-                    }
+                    if r != 0.0 && ((b < 0.0) != (r < 0.0)) { r + b } else { r }
                 }
                 ScalarOp::Floor => a.floor(),
                 ScalarOp::Ceil => a.ceil(),
@@ -524,12 +460,7 @@ macro_rules! float_ops {
 }
 
 float_ops!(f64_op, f64, function);
-float_ops!(f32_op, f32, |op, a: f32, b: f32| function(
-    op,
-    a.into(),
-    b.into()
-)
-.map(|v| v as f32));
+float_ops!(f32_op, f32, |op, a: f32, b: f32| function(op, a.into(), b.into()).map(|v| v as f32));
 
 /// Transcendental functions.
 pub fn function(op: ScalarOp, a: f64, b: f64) -> Eval<f64> {

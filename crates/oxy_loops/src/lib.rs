@@ -15,6 +15,6 @@ pub mod special;
 mod verify;
 
 pub use kernel::{Body, Dim, DimKind, Index, Kernel, Param, Phase, Reduction, Split, Store, V};
-pub use scalar::{Expr, ReduceOp, ScalarOp, Ty};
 pub use parse::{ParseError, parse, parse_all};
+pub use scalar::{Expr, ReduceOp, ScalarOp, Ty};
 pub use verify::{VerifyError, result_type, verify};

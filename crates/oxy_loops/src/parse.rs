@@ -21,10 +21,7 @@ pub fn parse(text: &str) -> Result<Kernel, ParseError> {
     let mut kernels = parse_all(text)?;
     match kernels.len() {
         1 => Ok(kernels.swap_remove(0)),
-        n => Err(ParseError {
-            line: 1,
-            what: format!("{n} kernels where one is needed"),
-        }),
+        n => Err(ParseError { line: 1, what: format!("{n} kernels where one is needed") }),
     }
 }
 
@@ -47,18 +44,13 @@ pub fn parse_all(text: &str) -> Result<Vec<Kernel>, ParseError> {
         }
     }
     match open {
-        Some(_) => Err(ParseError {
-            line: last,
-            what: "no `end`".into(),
-        }),
+        Some(_) => Err(ParseError { line: last, what: "no `end`".into() }),
         None => Ok(kernels),
     }
 }
 
 fn start(line: &str) -> Parse<Kernel> {
-    let name = line
-        .strip_prefix("kernel ")
-        .ok_or("`kernel <name>` is needed")?;
+    let name = line.strip_prefix("kernel ").ok_or("`kernel <name>` is needed")?;
     Ok(Kernel {
         name: name.trim().to_string(),
         params: Vec::new(),
@@ -98,10 +90,7 @@ fn header(kernel: &mut Kernel, line: &str) -> Parse<()> {
                 ["written"] => true,
                 _ => return Err(format!("unknown attribute in {line:?}")),
             };
-            kernel.params.push(Param {
-                dtype: parse_dtype(dtype)?,
-                written,
-            });
+            kernel.params.push(Param { dtype: parse_dtype(dtype)?, written });
         }
         [d, kind, extent] if d.starts_with('d') => {
             in_order('d', d, kernel.dims.len())?;
@@ -110,10 +99,7 @@ fn header(kernel: &mut Kernel, line: &str) -> Parse<()> {
                 "reduce" => DimKind::Reduce,
                 _ => return Err(format!("unknown kind of dimension {kind:?}")),
             };
-            kernel.dims.push(Dim {
-                extent: int(extent)?,
-                kind,
-            });
+            kernel.dims.push(Dim { extent: int(extent)?, kind });
         }
         [s, ty] if s.starts_with('s') => {
             in_order('s', s, kernel.slots.len())?;
@@ -128,27 +114,15 @@ fn statement(body: &mut Body, dims: usize, line: &str) -> Parse<()> {
     if let Some((target, value)) = line.split_once(" <- ") {
         if target.starts_with('p') {
             let (param, index) = place(target, dims)?;
-            body.stores.push(Store {
-                param,
-                index,
-                value: v(value)?,
-            });
+            body.stores.push(Store { param, index, value: v(value)? });
             return Ok(());
         }
-        let (op, value) = value
-            .split_once(' ')
-            .ok_or("a reduction needs an operator and a value")?;
+        let (op, value) = value.split_once(' ').ok_or("a reduction needs an operator and a value")?;
         let op = ReduceOp::from_name(op).ok_or_else(|| format!("unknown reduction {op:?}"))?;
-        body.reductions.push(Reduction {
-            op,
-            value: v(value)?,
-            slot: numbered('s', target)?,
-        });
+        body.reductions.push(Reduction { op, value: v(value)?, slot: numbered('s', target)? });
         return Ok(());
     }
-    let (target, value) = line
-        .split_once(" = ")
-        .ok_or_else(|| format!("unknown statement {line:?}"))?;
+    let (target, value) = line.split_once(" = ").ok_or_else(|| format!("unknown statement {line:?}"))?;
     if target.starts_with('s') {
         body.sets.push((numbered('s', target)?, v(value)?));
         return Ok(());
@@ -178,14 +152,11 @@ fn expression(text: &str, dims: usize) -> Parse<Expr> {
         }
         "cast" => Expr::Cast(v(rest)?),
         "round" => {
-            let (dtype, value) = rest
-                .split_once(' ')
-                .ok_or("round needs a dtype and a value")?;
+            let (dtype, value) = rest.split_once(' ').ok_or("round needs a dtype and a value")?;
             Expr::Round(parse_dtype(dtype)?, v(value)?)
         }
         _ => {
-            let op =
-                ScalarOp::from_name(word).ok_or_else(|| format!("unknown operator {word:?}"))?;
+            let op = ScalarOp::from_name(word).ok_or_else(|| format!("unknown operator {word:?}"))?;
             Expr::Op(op, rest.split_whitespace().map(v).collect::<Parse<_>>()?)
         }
     })
@@ -193,22 +164,13 @@ fn expression(text: &str, dims: usize) -> Parse<Expr> {
 
 /// `p0[3 + 4*d0 + d1 + 64*v2]`
 fn place(text: &str, dims: usize) -> Parse<(u32, Index)> {
-    let (param, terms) = text
-        .strip_suffix(']')
-        .and_then(|t| t.split_once('['))
-        .ok_or("`p<n>[…]` is needed")?;
-    let mut index = Index {
-        strides: std::iter::repeat_n(0, dims).collect(),
-        ..Index::default()
-    };
+    let (param, terms) = text.strip_suffix(']').and_then(|t| t.split_once('[')).ok_or("`p<n>[…]` is needed")?;
+    let mut index = Index { strides: std::iter::repeat_n(0, dims).collect(), ..Index::default() };
     for term in terms.split(" + ") {
         let (factor, name) = term.split_once('*').unwrap_or(("1", term));
         if name.starts_with('d') {
             let d: u32 = numbered('d', name)?;
-            let stride = index
-                .strides
-                .get_mut(d as usize)
-                .ok_or_else(|| format!("no dimension {name}"))?;
+            let stride = index.strides.get_mut(d as usize).ok_or_else(|| format!("no dimension {name}"))?;
             *stride = int(factor)?;
         } else if name.starts_with('v') {
             index.indirect.push((v(name)?, int(factor)?));
@@ -220,22 +182,13 @@ fn place(text: &str, dims: usize) -> Parse<(u32, Index)> {
 }
 
 fn numbered(prefix: char, text: &str) -> Parse<u32> {
-    let digits = text
-        .trim()
-        .strip_prefix(prefix)
-        .ok_or_else(|| format!("`{prefix}<n>` is needed, not {text:?}"))?;
-    digits
-        .parse()
-        .map_err(|_| format!("not a number: {digits:?}"))
+    let digits = text.trim().strip_prefix(prefix).ok_or_else(|| format!("`{prefix}<n>` is needed, not {text:?}"))?;
+    digits.parse().map_err(|_| format!("not a number: {digits:?}"))
 }
 
 fn in_order(prefix: char, text: &str, expected: usize) -> Parse<()> {
     let n = numbered(prefix, text)?;
-    if n as usize == expected {
-        Ok(())
-    } else {
-        Err(format!("{text} where {prefix}{expected} is next"))
-    }
+    if n as usize == expected { Ok(()) } else { Err(format!("{text} where {prefix}{expected} is next")) }
 }
 
 fn v(text: &str) -> Parse<V> {
@@ -243,18 +196,14 @@ fn v(text: &str) -> Parse<V> {
 }
 
 fn int(text: &str) -> Parse<i64> {
-    text.trim()
-        .parse()
-        .map_err(|_| format!("not an integer: {text:?}"))
+    text.trim().parse().map_err(|_| format!("not an integer: {text:?}"))
 }
 
 fn float(text: &str) -> Parse<u64> {
     if let Some(bits) = text.strip_prefix("nan:") {
         return u64::from_str_radix(bits, 16).map_err(|_| format!("not NaN bits: {bits:?}"));
     }
-    text.parse::<f64>()
-        .map(f64::to_bits)
-        .map_err(|_| format!("not a float: {text:?}"))
+    text.parse::<f64>().map(f64::to_bits).map_err(|_| format!("not a float: {text:?}"))
 }
 
 fn parse_dtype(name: &str) -> Parse<DType> {

@@ -27,13 +27,8 @@ use crate::{
 use std::fmt::{Display, Formatter, Result, Write};
 
 /// (type, name)
-const TYPES: &[(Ty, &str)] = &[
-    (Ty::F32, "f32"),
-    (Ty::F64, "f64"),
-    (Ty::I32, "i32"),
-    (Ty::I64, "i64"),
-    (Ty::Bool, "bool"),
-];
+const TYPES: &[(Ty, &str)] =
+    &[(Ty::F32, "f32"), (Ty::F64, "f64"), (Ty::I32, "i32"), (Ty::I64, "i64"), (Ty::Bool, "bool")];
 
 /// (operator, name), in declaration order.
 const OPS: &[(ScalarOp, &str)] = &[
@@ -112,10 +107,7 @@ const REDUCE_OPS: &[(ReduceOp, &str)] = &[
 ];
 
 fn name_of<T: PartialEq>(table: &[(T, &'static str)], value: T) -> &'static str {
-    table
-        .iter()
-        .find(|row| row.0 == value)
-        .map_or("?", |row| row.1)
+    table.iter().find(|row| row.0 == value).map_or("?", |row| row.1)
 }
 
 fn named<T: Copy>(table: &[(T, &'static str)], name: &str) -> Option<T> {
@@ -221,11 +213,7 @@ fn print_body(f: &mut Formatter<'_>, body: &Body) -> Result {
         }
     }
     for store in &body.stores {
-        writeln!(
-            f,
-            "  p{}[{}] <- v{}",
-            store.param, store.index, store.value.0
-        )?;
+        writeln!(f, "  p{}[{}] <- v{}", store.param, store.index, store.value.0)?;
     }
     for r in &body.reductions {
         writeln!(f, "  s{} <- {} v{}", r.slot, r.op.name(), r.value.0)?;
@@ -244,18 +232,9 @@ impl Display for Index {
             terms.push(self.base.to_string());
         }
         let term = |stride: i64, name: String| {
-            if stride == 1 {
-                name
-            } else {
-                format!("{stride}*{name}")
-            }
+            if stride == 1 { name } else { format!("{stride}*{name}") }
         };
-        for (d, stride) in self
-            .strides
-            .iter()
-            .enumerate()
-            .filter(|(_, stride)| **stride != 0)
-        {
+        for (d, stride) in self.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
             terms.push(term(*stride, format!("d{d}")));
         }
         for (v, stride) in &self.indirect {
@@ -274,10 +253,6 @@ struct Float(u64);
 impl Display for Float {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let value = f64::from_bits(self.0);
-        if value.is_nan() {
-            write!(f, "nan:{:016x}", self.0)
-        } else {
-            write!(f, "{value:?}")
-        }
+        if value.is_nan() { write!(f, "nan:{:016x}", self.0) } else { write!(f, "{value:?}") }
     }
 }

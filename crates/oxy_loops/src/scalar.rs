@@ -25,7 +25,11 @@ pub enum Expr {
     Slot(u32),
     /// Element of a parameter, converted to its compute type. With a mask, lanes whose mask is false are not
     /// read and give 0.
-    Load { param: u32, index: Index, mask: Option<V> },
+    Load {
+        param: u32,
+        index: Index,
+        mask: Option<V>,
+    },
     Op(ScalarOp, Vec<V>),
     /// Conversion with torch's (C's) semantics: float→int truncates, anything→Bool is != 0.
     Cast(V),

@@ -33,9 +33,8 @@ fn bodies_mut(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
 /// Every address of a kernel, stores first.
 fn accesses(kernel: &Kernel) -> Vec<&Index> {
     let stores = bodies(kernel).flat_map(|b| b.stores.iter().map(|s| &s.index));
-    let loads = bodies(kernel).flat_map(|b| {
-        b.exprs.iter().filter_map(|e| if let Expr::Load { index, .. } = e { Some(index) } else { None })
-    });
+    let loads = bodies(kernel)
+        .flat_map(|b| b.exprs.iter().filter_map(|e| if let Expr::Load { index, .. } = e { Some(index) } else { None }));
     stores.chain(loads).collect()
 }
 

@@ -34,29 +34,15 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
             Phase::Point(body) => (body, false),
             Phase::Loop(body) => (body, true),
         };
-        let checker = Checker {
-            kernel,
-            body,
-            is_loop,
-            written: &written,
-        };
+        let checker = Checker { kernel, body, is_loop, written: &written };
         if body.exprs.len() != body.types.len() {
-            return Err(fail(format!("phase {i}"))(
-                "types and expressions differ in number".into(),
-            ));
+            return Err(fail(format!("phase {i}"))("types and expressions differ in number".into()));
         }
         for (k, (expr, ty)) in body.exprs.iter().zip(&body.types).enumerate() {
-            checker
-                .expr(k, expr, *ty)
-                .map_err(fail(format!("phase {i}, v{k}")))?;
+            checker.expr(k, expr, *ty).map_err(fail(format!("phase {i}, v{k}")))?;
         }
         checker.effects().map_err(fail(format!("phase {i}")))?;
-        for slot in body
-            .reductions
-            .iter()
-            .map(|r| r.slot)
-            .chain(body.sets.iter().map(|s| s.0))
-        {
+        for slot in body.reductions.iter().map(|r| r.slot).chain(body.sets.iter().map(|s| s.0)) {
             written[slot as usize] = true;
         }
     }
@@ -65,33 +51,19 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
 
 fn header(kernel: &Kernel) -> Check {
     let symbol = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
-    ensure(
-        !kernel.name.is_empty() && kernel.name.chars().all(symbol),
-        || format!("bad name {:?}", kernel.name),
-    )?;
+    ensure(!kernel.name.is_empty() && kernel.name.chars().all(symbol), || format!("bad name {:?}", kernel.name))?;
     for (i, param) in kernel.params.iter().enumerate() {
-        ensure(Ty::of(param.dtype).is_some(), || {
-            format!("p{i} has dtype {}", param.dtype.name())
-        })?;
+        ensure(Ty::of(param.dtype).is_some(), || format!("p{i} has dtype {}", param.dtype.name()))?;
     }
     for (d, dim) in kernel.dims.iter().enumerate() {
-        ensure(dim.extent >= 0, || {
-            format!("d{d} has extent {}", dim.extent)
-        })?;
+        ensure(dim.extent >= 0, || format!("d{d} has extent {}", dim.extent))?;
     }
     let vector = match kernel.vector_dim {
-        Some(d) => Some(
-            kernel
-                .dims
-                .get(d as usize)
-                .ok_or_else(|| format!("no vector dimension d{d}"))?,
-        ),
+        Some(d) => Some(kernel.dims.get(d as usize).ok_or_else(|| format!("no vector dimension d{d}"))?),
         None => None,
     };
     let is_parallel = vector.is_some_and(|dim| dim.kind == DimKind::Parallel);
-    ensure(kernel.split == Split::Outer || is_parallel, || {
-        "split along a dimension that isn't parallel".into()
-    })
+    ensure(kernel.split == Split::Outer || is_parallel, || "split along a dimension that isn't parallel".into())
 }
 
 struct Checker<'k> {
@@ -104,29 +76,21 @@ struct Checker<'k> {
 impl Checker<'_> {
     /// Type of an operand of expression `at` (or of a store: `at` is the number of expressions).
     fn ty(&self, at: usize, v: V) -> Result<Ty, String> {
-        ensure((v.0 as usize) < at, || {
-            format!("v{} is not defined yet", v.0)
-        })?;
+        ensure((v.0 as usize) < at, || format!("v{} is not defined yet", v.0))?;
         Ok(self.body.types[v.0 as usize])
     }
 
     fn expr(&self, at: usize, expr: &Expr, ty: Ty) -> Check {
         match expr {
-            Expr::Float(_) => ensure(ty.is_float(), || {
-                format!("float constant of type {}", ty.name())
-            }),
-            Expr::Int(_) => ensure(!ty.is_float(), || {
-                format!("integer constant of type {}", ty.name())
-            }),
+            Expr::Float(_) => ensure(ty.is_float(), || format!("float constant of type {}", ty.name())),
+            Expr::Int(_) => ensure(!ty.is_float(), || format!("integer constant of type {}", ty.name())),
             Expr::Iota(d) => {
                 self.dim(*d)?;
                 expect(ty, Ty::I64)
             }
             Expr::Slot(slot) => {
                 self.slot(*slot, ty)?;
-                ensure(self.written[*slot as usize], || {
-                    format!("s{slot} is read before it is set")
-                })
+                ensure(self.written[*slot as usize], || format!("s{slot} is read before it is set"))
             }
             Expr::Load { param, index, mask } => {
                 let dtype = self.param(*param)?;
@@ -144,9 +108,7 @@ impl Checker<'_> {
             Expr::Round(dtype, v) => {
                 expect(ty, self.ty(at, *v)?)?;
                 let fits = Ty::of(*dtype) == Some(ty) && *dtype != DType::Bool;
-                ensure(fits, || {
-                    format!("{} doesn't round to {}", ty.name(), dtype.name())
-                })
+                ensure(fits, || format!("{} doesn't round to {}", ty.name(), dtype.name()))
             }
         }
     }
@@ -156,28 +118,18 @@ impl Checker<'_> {
         for store in &self.body.stores {
             self.param(store.param)?;
             let is_written = self.kernel.params[store.param as usize].written;
-            ensure(is_written, || {
-                format!("store to p{}, which isn't written", store.param)
-            })?;
+            ensure(is_written, || format!("store to p{}, which isn't written", store.param))?;
             self.index(end, &store.index)?;
             self.ty(end, store.value)?;
         }
-        ensure(self.is_loop || self.body.reductions.is_empty(), || {
-            "reduction at a point".into()
-        })?;
-        ensure(!self.is_loop || self.body.sets.is_empty(), || {
-            "slot set in a loop".into()
-        })?;
+        ensure(self.is_loop || self.body.reductions.is_empty(), || "reduction at a point".into())?;
+        ensure(!self.is_loop || self.body.sets.is_empty(), || "slot set in a loop".into())?;
         for (i, r) in self.body.reductions.iter().enumerate() {
             let ty = self.ty(end, r.value)?;
             self.slot(r.slot, ty)?;
             let is_logic = matches!(r.op, ReduceOp::Any | ReduceOp::All);
-            ensure(is_logic == (ty == Ty::Bool), || {
-                format!("{} of {}", r.op.name(), ty.name())
-            })?;
-            let twice = self.body.reductions[..i]
-                .iter()
-                .any(|other| other.slot == r.slot);
+            ensure(is_logic == (ty == Ty::Bool), || format!("{} of {}", r.op.name(), ty.name()))?;
+            let twice = self.body.reductions[..i].iter().any(|other| other.slot == r.slot);
             ensure(!twice, || format!("s{} is reduced twice", r.slot))?;
         }
         for (slot, value) in &self.body.sets {
@@ -188,9 +140,7 @@ impl Checker<'_> {
 
     fn index(&self, at: usize, index: &Index) -> Check {
         let (have, want) = (index.strides.len(), self.kernel.dims.len());
-        ensure(have == want, || {
-            format!("{have} strides for {want} dimensions")
-        })?;
+        ensure(have == want, || format!("{have} strides for {want} dimensions"))?;
         for (d, stride) in index.strides.iter().enumerate() {
             if *stride != 0 {
                 self.dim(d as u32)?;
@@ -204,31 +154,17 @@ impl Checker<'_> {
 
     /// A dimension that has an index here.
     fn dim(&self, d: u32) -> Check {
-        let dim = self
-            .kernel
-            .dims
-            .get(d as usize)
-            .ok_or_else(|| format!("no dimension d{d}"))?;
+        let dim = self.kernel.dims.get(d as usize).ok_or_else(|| format!("no dimension d{d}"))?;
         let is_open = self.is_loop || dim.kind == DimKind::Parallel;
-        ensure(is_open, || {
-            format!("a point depends on the reduce dimension d{d}")
-        })
+        ensure(is_open, || format!("a point depends on the reduce dimension d{d}"))
     }
 
     fn param(&self, p: u32) -> Result<DType, String> {
-        self.kernel
-            .params
-            .get(p as usize)
-            .map(|param| param.dtype)
-            .ok_or_else(|| format!("no parameter p{p}"))
+        self.kernel.params.get(p as usize).map(|param| param.dtype).ok_or_else(|| format!("no parameter p{p}"))
     }
 
     fn slot(&self, slot: u32, ty: Ty) -> Check {
-        let declared = self
-            .kernel
-            .slots
-            .get(slot as usize)
-            .ok_or_else(|| format!("no slot s{slot}"))?;
+        let declared = self.kernel.slots.get(slot as usize).ok_or_else(|| format!("no slot s{slot}"))?;
         expect(ty, *declared)
     }
 }
@@ -236,9 +172,7 @@ impl Checker<'_> {
 /// The result type of an operator over operands of these types.
 pub fn result_type(op: ScalarOp, types: &[Ty]) -> Result<Ty, String> {
     use ScalarOp::*;
-    ensure(types.len() == op.arity(), || {
-        format!("{} takes {} operands", op.name(), op.arity())
-    })?;
+    ensure(types.len() == op.arity(), || format!("{} takes {} operands", op.name(), op.arity()))?;
     if op == Select {
         expect(types[0], Ty::Bool)?;
         expect(types[2], types[1])?;
@@ -253,23 +187,16 @@ pub fn result_type(op: ScalarOp, types: &[Ty]) -> Result<Ty, String> {
         IntDivTrunc | IntDivFloor | IntRemTrunc | Shl | Shr => ty.is_int(),
         And | Or | Xor | Not => !ty.is_float(),
         Minimum | Maximum | Eq | Ne | Lt | Le | Gt | Ge | Select => true,
-        Div | Fma | Fmod | Floor | Ceil | Trunc | RoundEven | Sqrt | Rsqrt | Reciprocal | Pow
-        | Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos
-        | Atan | Atan2 | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh | Erf | Erfc | Lgamma
-        | Digamma | Copysign | IsNan => ty.is_float(),
+        Div | Fma | Fmod | Floor | Ceil | Trunc | RoundEven | Sqrt | Rsqrt | Reciprocal | Pow | Exp | Exp2 | Expm1
+        | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Atan2 | Sinh | Cosh | Tanh | Asinh
+        | Acosh | Atanh | Erf | Erfc | Lgamma | Digamma | Copysign | IsNan => ty.is_float(),
     };
     ensure(allowed, || format!("{} of {}", op.name(), ty.name()))?;
-    Ok(if matches!(op, Eq | Ne | Lt | Le | Gt | Ge | IsNan) {
-        Ty::Bool
-    } else {
-        ty
-    })
+    Ok(if matches!(op, Eq | Ne | Lt | Le | Gt | Ge | IsNan) { Ty::Bool } else { ty })
 }
 
 fn expect(found: Ty, wanted: Ty) -> Check {
-    ensure(found == wanted, || {
-        format!("type {} where {} is needed", found.name(), wanted.name())
-    })
+    ensure(found == wanted, || format!("type {} where {} is needed", found.name(), wanted.name()))
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Check {

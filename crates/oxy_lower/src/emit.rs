@@ -74,7 +74,8 @@ pub fn emit(
     for level in 0..=last {
         for is_loop in [false, true] {
             let phase = PhaseId { level, is_loop };
-            let mut writer = BodyWriter { emitter: &mut emitter, phase, body: Body::default(), memo: FxHashMap::default() };
+            let mut writer =
+                BodyWriter { emitter: &mut emitter, phase, body: Body::default(), memo: FxHashMap::default() };
             if is_loop {
                 for p in &reduces {
                     let point = points.get(*p);

@@ -16,7 +16,10 @@ use crate::{
     points::{Place, Unfolder},
 };
 use indexmap::IndexMap;
-use oxy_graph::{Arg, Device, Graph, Node, TensorMeta, ValueId, meta::{Dims, contiguous_strides}};
+use oxy_graph::{
+    Arg, Device, Graph, Node, TensorMeta, ValueId,
+    meta::{Dims, contiguous_strides},
+};
 use oxy_ops::{Body, Effects, Exprs, Kind, OpCx, OpDef, T, expr::compute_ty};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -665,14 +668,10 @@ fn rename(arg: &Arg, names: &FxHashMap<ValueId, ValueId>) -> Arg {
         Arg::Value(id) => Arg::Value(names.get(id).copied().unwrap_or(*id)),
         Arg::List(items) => Arg::List(items.iter().map(|a| rename(a, names)).collect()),
         Arg::Tuple(items) => Arg::Tuple(items.iter().map(|a| rename(a, names)).collect()),
-        Arg::Dict(items) => {
-            Arg::Dict(items.iter().map(|(k, a)| (rename(k, names), rename(a, names))).collect())
+        Arg::Dict(items) => Arg::Dict(items.iter().map(|(k, a)| (rename(k, names), rename(a, names))).collect()),
+        Arg::Slice(parts) => {
+            Arg::Slice(Box::new([rename(&parts[0], names), rename(&parts[1], names), rename(&parts[2], names)]))
         }
-        Arg::Slice(parts) => Arg::Slice(Box::new([
-            rename(&parts[0], names),
-            rename(&parts[1], names),
-            rename(&parts[2], names),
-        ])),
         other => other.clone(),
     }
 }

@@ -187,9 +187,10 @@ impl Lowering<'_> {
             if self.places.contains_key(&t) {
                 continue;
             }
-            let home = self.pending.iter().copied().find(|p| {
-                self.is_live(*p) && self.roots.get(p).is_some_and(|s| s.t == Some(t) && s.owned.is_none())
-            });
+            let home =
+                self.pending.iter().copied().find(|p| {
+                    self.is_live(*p) && self.roots.get(p).is_some_and(|s| s.t == Some(t) && s.owned.is_none())
+                });
             let place = match home {
                 Some(root) => self.allocate_root(root),
                 None => {
@@ -238,8 +239,7 @@ impl Lowering<'_> {
         let mut ts: Vec<T> = group.iter().map(|r| r.t).collect();
         let mut siblings = Vec::new();
         let mut tries = 0;
-        let reads: FxHashSet<ValueId> =
-            points.points.iter().filter_map(|p| p.load.as_ref()).map(|l| l.value).collect();
+        let reads: FxHashSet<ValueId> = points.points.iter().filter_map(|p| p.load.as_ref()).map(|l| l.value).collect();
         for root in &self.pending {
             if siblings.len() == MAX_SIBLINGS || tries == 2 * MAX_SIBLINGS {
                 break;

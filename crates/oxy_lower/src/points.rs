@@ -240,8 +240,7 @@ impl<'a> Walk<'a> {
         }
         let operands: SmallVec<[PointId; 3]> = match &expr.kind {
             Kind::Buffer { value, dtype, strides, offset, .. } => {
-                let place =
-                    Place { value: *value, dtype: *dtype, strides: strides.clone(), offset: *offset };
+                let place = Place { value: *value, dtype: *dtype, strides: strides.clone(), offset: *offset };
                 return Ok(self.leaf(t, idx, Some(place)));
             }
             Kind::Float(_) | Kind::Int(_) | Kind::Iota(_) => return Ok(self.leaf(t, idx, None)),
@@ -260,7 +259,9 @@ impl<'a> Walk<'a> {
             Kind::View { of, layout, strides, offset } => {
                 let of_sizes = exprs.sizes(*of);
                 let repeats = expr.sizes.iter().product::<i64>() > of_sizes.iter().product::<i64>();
-                if repeats && self.unfolder.costs.cost(*of) > 4 && !self.unfolder.costs.has_reduce(*of)
+                if repeats
+                    && self.unfolder.costs.cost(*of) > 4
+                    && !self.unfolder.costs.has_reduce(*of)
                     && !self.unfolder.places.contains_key(of)
                 {
                     self.need(*of);
@@ -317,16 +318,14 @@ impl<'a> Walk<'a> {
             }
             self.has_reduce = true;
         } else {
-            let rest_is_reduce =
-                rest.iter().all(|a| self.axes[*a].kind == DimKind::Reduce);
+            let rest_is_reduce = rest.iter().all(|a| self.axes[*a].kind == DimKind::Reduce);
             let used_is_parallel = (0..used.len()).all(|a| !used[a] || self.axes[a].kind == DimKind::Parallel);
             if !rest_is_reduce || !used_is_parallel {
                 return Ok(None);
             }
         }
-        let axes: Vec<usize> = (0..self.axes.len())
-            .filter(|a| self.axes[*a].kind == DimKind::Reduce && self.extents[*a] > 1)
-            .collect();
+        let axes: Vec<usize> =
+            (0..self.axes.len()).filter(|a| self.axes[*a].kind == DimKind::Reduce && self.extents[*a] > 1).collect();
         if axes.iter().map(|a| self.extents[*a]).product::<i64>() != total {
             return Ok(None);
         }
@@ -409,7 +408,6 @@ impl Points {
                 return false;
             }
         }
-        (0..seen.len())
-            .all(|a| seen[a] || self.extents[a] == 1 || (!full && self.kinds[a] == DimKind::Reduce))
+        (0..seen.len()).all(|a| seen[a] || self.extents[a] == 1 || (!full && self.kinds[a] == DimKind::Reduce))
     }
 }

@@ -3,8 +3,8 @@
 //! Only programs without operator calls can run here.
 
 use oxy_graph::{DType, ValueId};
-use oxy_lower::{Options, Step, lower};
 use oxy_loops::interp;
+use oxy_lower::{Options, Step, lower};
 
 type Any<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -29,8 +29,7 @@ fn run(text: &str, inputs: &[Vec<f64>]) -> Any<Vec<Vec<f64>>> {
                 let mut unique: Vec<ValueId> = buffers.clone();
                 unique.sort_unstable();
                 unique.dedup();
-                let aliases: Vec<usize> =
-                    buffers.iter().filter_map(|b| unique.iter().position(|u| u == b)).collect();
+                let aliases: Vec<usize> = buffers.iter().filter_map(|b| unique.iter().position(|u| u == b)).collect();
                 let mut bytes: Vec<Vec<u8>> =
                     unique.iter().map(|u| std::mem::take(&mut memory[u.0 as usize])).collect();
                 interp::run(kernel, &mut bytes, &aliases, 0, kernel.range())?;

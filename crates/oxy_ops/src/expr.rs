@@ -24,7 +24,13 @@ pub struct T(pub u32);
 pub enum Kind {
     /// Elements of a stored tensor: strides and offset count from the first element of `value`, in elements of
     /// `dtype`. `version` counts the writes to the tensor's storage before the read.
-    Buffer { value: ValueId, version: u32, dtype: DType, strides: Dims, offset: i64 },
+    Buffer {
+        value: ValueId,
+        version: u32,
+        dtype: DType,
+        strides: Dims,
+        offset: i64,
+    },
     /// Bits of an f64.
     Float(u64),
     /// Also Bool constants (0 or 1).
@@ -36,11 +42,23 @@ pub enum Kind {
     Round(DType, T),
     /// Element at index i = element of `of` at address offset + Σ strides·i, where `of` is imagined to be stored
     /// with strides `layout` (dense: a permutation of contiguous).
-    View { of: T, layout: Dims, strides: Dims, offset: i64 },
+    View {
+        of: T,
+        layout: Dims,
+        strides: Dims,
+        offset: i64,
+    },
     /// Reduction over dimensions, which stay with size 1.
-    Reduce { of: T, op: ReduceOp, dims: SmallVec<[u32; 4]> },
+    Reduce {
+        of: T,
+        op: ReduceOp,
+        dims: SmallVec<[u32; 4]>,
+    },
     /// Concatenation along a dimension. Only at the root of a stored value: the parts are stored one by one.
-    Concat { parts: Vec<T>, dim: u32 },
+    Concat {
+        parts: Vec<T>,
+        dim: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,7 +142,9 @@ impl Exprs {
             Kind::Float(_) | Kind::Int(_) => true,
             Kind::Op(_, args) => args.iter().all(|a| self.is_const(*a)),
             Kind::Cast(of) | Kind::Round(_, of) => self.is_const(*of),
-            Kind::Buffer { .. } | Kind::Iota(_) | Kind::View { .. } | Kind::Reduce { .. } | Kind::Concat { .. } => false,
+            Kind::Buffer { .. } | Kind::Iota(_) | Kind::View { .. } | Kind::Reduce { .. } | Kind::Concat { .. } => {
+                false
+            }
         });
         self.nodes.push(expr.clone());
         self.numbers.insert(expr, t);
@@ -298,8 +318,7 @@ impl Exprs {
         if let Kind::Buffer { value, version, dtype, strides: physical, offset: base } = &expr.kind
             && *physical == layout
         {
-            let kind =
-                Kind::Buffer { value: *value, version: *version, dtype: *dtype, strides, offset: base + offset };
+            let kind = Kind::Buffer { value: *value, version: *version, dtype: *dtype, strides, offset: base + offset };
             return self.add(sizes, ty, kind);
         }
         if expr.sizes == sizes && strides == layout && offset == 0 {

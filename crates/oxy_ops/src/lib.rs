@@ -60,7 +60,10 @@ mod tests {
         for def in ops::FAMILIES.iter().flat_map(|family| family.iter()) {
             let target = schema::target(def.schema);
             assert!(seen.insert(target.clone()), "two rows for {target}");
-            assert!(effects(&target).is_some_and(|e| !e.random && e.writes.is_empty() || target.contains("batch_norm")), "{target}");
+            assert!(
+                effects(&target).is_some_and(|e| !e.random && e.writes.is_empty() || target.contains("batch_norm")),
+                "{target}"
+            );
         }
     }
 }

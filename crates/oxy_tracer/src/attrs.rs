@@ -87,7 +87,9 @@ impl<'py> Tracer<'py, '_> {
                 }
             }
             Kind::Function(_) => return self.function_attr(owner, name),
-            Kind::Instance(instance) if self.known.holders.iter().any(|(class, _)| *class == instance.class.as_ptr() as usize) => {
+            Kind::Instance(instance)
+                if self.known.holders.iter().any(|(class, _)| *class == instance.class.as_ptr() as usize) =>
+            {
                 if let Some(val) = self.holder_attr(owner, name)? {
                     return Ok(Some(val));
                 }
@@ -248,7 +250,10 @@ impl<'py> Tracer<'py, '_> {
 
     fn is_exception_class(&mut self, owner: Val) -> R<bool> {
         let class = self.type_of(owner)?;
-        Ok(class.cast::<PyType>().map_err(|e| Stop::Bug(e.to_string()))?.is_subclass_of::<pyo3::exceptions::PyBaseException>()?)
+        Ok(class
+            .cast::<PyType>()
+            .map_err(|e| Stop::Bug(e.to_string()))?
+            .is_subclass_of::<pyo3::exceptions::PyBaseException>()?)
     }
 
     fn is_data_descriptor(&self, descriptor: &Object<'py>) -> R<bool> {
@@ -257,7 +262,13 @@ impl<'py> Tracer<'py, '_> {
     }
 
     /// `descriptor.__get__(owner, class)` for what a class dictionary holds.
-    fn descriptor_get(&mut self, owner: Val, class: &Object<'py>, descriptor: &Object<'py>, name: &str) -> R<Option<Val>> {
+    fn descriptor_get(
+        &mut self,
+        owner: Val,
+        class: &Object<'py>,
+        descriptor: &Object<'py>,
+        name: &str,
+    ) -> R<Option<Val>> {
         let py = self.py;
         let kind = descriptor.get_type().into_any();
         let is = |this: &Self, type_name: &str| -> PyResult<bool> { Ok(kind.is(&this.known.types(py, type_name)?)) };
@@ -299,7 +310,8 @@ impl<'py> Tracer<'py, '_> {
         if kind.getattr("__name__")?.extract::<String>()? == "_tuplegetter"
             && let Kind::Tuple { items, .. } = self.peek(owner)
         {
-            let (_, (index, _)): (Object<'py>, (usize, Object<'py>)) = descriptor.call_method0("__reduce__")?.extract()?;
+            let (_, (index, _)): (Object<'py>, (usize, Object<'py>)) =
+                descriptor.call_method0("__reduce__")?.extract()?;
             return Ok(items.get(index).copied());
         }
         let getter = self.type_lookup(&kind, "__get__")?;
@@ -651,7 +663,9 @@ impl<'py> Tracer<'py, '_> {
                 if let Some(field) = self.scope_field(&object, name) {
                     return self.write_scope(field, val);
                 }
-                if object.is_instance_of::<PyType>() || self.known.is_used_by_identity(self.py, &object, object.get_type().as_any())? {
+                if object.is_instance_of::<PyType>()
+                    || self.known.is_used_by_identity(self.py, &object, object.get_type().as_any())?
+                {
                     return self.stop(breaks::UNSUPPORTED_MUTATION, format!("attribute {name} of {}", object.repr()?));
                 }
             }
@@ -664,9 +678,17 @@ impl<'py> Tracer<'py, '_> {
         let setattr = self.guarded_type_lookup(&class, "__setattr__")?;
         let plain = self.py.get_type::<PyAny>().getattr("__setattr__")?;
         match setattr {
-            Some(setattr) if !setattr.is(&plain) && setattr.get_type().is(&self.known.types(self.py, "FunctionType")?) => {
-                let is_module = class.cast::<PyType>().map_err(|e| Stop::Bug(e.to_string()))?.is_subclass(self.known.module.bind(self.py))?;
-                if is_module && matches!(self.peek(owner), Kind::Object(_)) && self.is_plain_module_write(owner, name, val)? {
+            Some(setattr)
+                if !setattr.is(&plain) && setattr.get_type().is(&self.known.types(self.py, "FunctionType")?) =>
+            {
+                let is_module = class
+                    .cast::<PyType>()
+                    .map_err(|e| Stop::Bug(e.to_string()))?
+                    .is_subclass(self.known.module.bind(self.py))?;
+                if is_module
+                    && matches!(self.peek(owner), Kind::Object(_))
+                    && self.is_plain_module_write(owner, name, val)?
+                {
                     return self.set_attr_generic(owner, &class, name, val);
                 }
                 let setter = self.existing(setattr);

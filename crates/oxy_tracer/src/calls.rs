@@ -94,7 +94,8 @@ impl<'py> Tracer<'py, '_> {
             None => {}
         }
         if kind.getattr("__name__")?.extract::<String>()? == "_lru_cache_wrapper" {
-            return self.stop(breaks::UNSUPPORTED_CALL, "a functools cache: whether it is hit depends on earlier calls");
+            return self
+                .stop(breaks::UNSUPPORTED_CALL, "a functools cache: whether it is hit depends on earlier calls");
         }
         if kind.is(&py.import("weakref")?.getattr("ref")?) && args.is_empty() {
             let source = self.source_of(callee);
@@ -144,7 +145,12 @@ impl<'py> Tracer<'py, '_> {
     }
 
     /// A function made by the trace that a decorator called in the trace has marked.
-    fn call_marked_function(&mut self, data: &crate::value::FunctionVal<'py>, args: &[Val], kwargs: &Kwargs) -> R<Option<Val>> {
+    fn call_marked_function(
+        &mut self,
+        data: &crate::value::FunctionVal<'py>,
+        args: &[Val],
+        kwargs: &Kwargs,
+    ) -> R<Option<Val>> {
         let Some(wrapped) = data.attrs.get("__wrapped__").copied() else { return Ok(None) };
         if data.attrs.contains_key("_oxyfuel_disable") {
             let what = match self.as_const(data.qualname)? {
@@ -343,7 +349,9 @@ impl<'py> Tracer<'py, '_> {
         self.realize(receiver)?;
         let by_identity = self.used_by_identity(receiver)?;
         match self.peek(receiver) {
-            Kind::Const(_) | Kind::Tuple { .. } | Kind::Set { frozen: true, .. } => self.call_pure(object, &args, &kwargs),
+            Kind::Const(_) | Kind::Tuple { .. } | Kind::Set { frozen: true, .. } => {
+                self.call_pure(object, &args, &kwargs)
+            }
             Kind::Instance(instance) if name == "__init__" => {
                 // BaseException.__init__ stores its arguments.
                 _ = instance;
@@ -360,7 +368,9 @@ impl<'py> Tracer<'py, '_> {
             Kind::Object(object) if object.is_instance_of::<PyType>() && name == "__subclasses__" => {
                 self.stop(breaks::UNSUPPORTED_CALL, name)
             }
-            Kind::Object(inner) if object.getattr("__objclass__")?.is(self.py.get_type::<PyType>()) && name == "__call__" => {
+            Kind::Object(inner)
+                if object.getattr("__objclass__")?.is(self.py.get_type::<PyType>()) && name == "__call__" =>
+            {
                 let inner = inner.clone();
                 self.call_class(receiver, &inner, args[1..].to_vec(), kwargs)
             }
@@ -373,7 +383,9 @@ impl<'py> Tracer<'py, '_> {
 
     /// `exception.add_note(note)`
     fn add_note(&mut self, exception: Val, note: Val) -> R<Val> {
-        let Kind::Instance(instance) = self.peek(exception) else { return Err(Stop::Bug("not an exception".to_owned())) };
+        let Kind::Instance(instance) = self.peek(exception) else {
+            return Err(Stop::Bug("not an exception".to_owned()));
+        };
         let notes = match instance.attrs.get("__notes__").copied() {
             Some(notes) => notes,
             None => {
@@ -413,7 +425,9 @@ impl<'py> Tracer<'py, '_> {
             ("__init_subclass__", _) => Ok(self.none()),
             ("__eq__", [other]) => {
                 let same = self.is_same(receiver, *other)?;
-                if same { Ok(self.bool(true)) } else {
+                if same {
+                    Ok(self.bool(true))
+                } else {
                     let object = self.known.builtin(self.py, "NotImplemented")?;
                     Ok(self.constant(object))
                 }
@@ -452,7 +466,9 @@ impl<'py> Tracer<'py, '_> {
             && let Some(found) = self.guarded_type_lookup(&meta, "__call__")?
             && found.get_type().is(&self.known.types(py, "FunctionType")?)
         {
-            if meta.getattr("__name__")?.extract::<String>()? == "EnumType" || meta.getattr("__name__")?.extract::<String>()? == "EnumMeta" {
+            if meta.getattr("__name__")?.extract::<String>()? == "EnumType"
+                || meta.getattr("__name__")?.extract::<String>()? == "EnumMeta"
+            {
                 return match self.all_to_python(&args)? {
                     Some(values) => match class.call1(PyTuple::new(py, values)?) {
                         Ok(member) => Ok(self.existing(member)),
@@ -470,7 +486,11 @@ impl<'py> Tracer<'py, '_> {
         let instance = match new {
             Some(new) if new.is(&object_new) => self.new_instance(class)?,
             Some(new) => {
-                let inner = if new.get_type().is(&self.known.builtin(py, "staticmethod")?) { new.getattr("__func__")? } else { new.clone() };
+                let inner = if new.get_type().is(&self.known.builtin(py, "staticmethod")?) {
+                    new.getattr("__func__")?
+                } else {
+                    new.clone()
+                };
                 if inner.get_type().is(&self.known.types(py, "FunctionType")?) {
                     let function = self.existing(inner);
                     let all = std::iter::once(callee).chain(args.iter().copied()).collect();
@@ -536,12 +556,20 @@ impl<'py> Tracer<'py, '_> {
         if !heap || basic < 2 * pointer {
             return self.stop(breaks::UNSUPPORTED_CALL, class.repr()?.to_string());
         }
-        Ok(self.add(Kind::Instance(InstanceVal { class: class.clone(), attrs: IndexMap::new(), args: Vec::new(), base: None })))
+        Ok(self.add(Kind::Instance(InstanceVal {
+            class: class.clone(),
+            attrs: IndexMap::new(),
+            args: Vec::new(),
+            base: None,
+        })))
     }
 
     fn init_instance(&mut self, instance: Val, class: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<()> {
         match self.guarded_type_lookup(class, "__init__")? {
-            Some(init) if init.get_type().is(&self.known.types(self.py, "FunctionType")?) || self.container_part(instance)?.is_some() => {
+            Some(init)
+                if init.get_type().is(&self.known.types(self.py, "FunctionType")?)
+                    || self.container_part(instance)?.is_some() =>
+            {
                 let function = self.existing(init);
                 let all = std::iter::once(instance).chain(args).collect();
                 self.call(function, all, kwargs)?;
@@ -562,7 +590,8 @@ impl<'py> Tracer<'py, '_> {
                 base: None,
             }));
             let init = self.type_lookup(class, "__init__")?;
-            let traced = init.is_some_and(|i| i.get_type().is(self.known.types(self.py, "FunctionType").unwrap_or(i.clone())));
+            let traced =
+                init.is_some_and(|i| i.get_type().is(self.known.types(self.py, "FunctionType").unwrap_or(i.clone())));
             if !traced && !kwargs.is_empty() {
                 return self.stop(breaks::UNSUPPORTED_CALL, format!("{} with keyword arguments", class.repr()?));
             }

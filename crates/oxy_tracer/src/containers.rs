@@ -103,8 +103,7 @@ impl<'py> Tracer<'py, '_> {
     pub fn copy_dict(&mut self, dict: Val) -> R<Val> {
         match self.kind(dict)? {
             Kind::Dict { items, class, default_factory } => {
-                let copy =
-                    Kind::Dict { items: items.clone(), class: class.clone(), default_factory: *default_factory };
+                let copy = Kind::Dict { items: items.clone(), class: class.clone(), default_factory: *default_factory };
                 Ok(self.add(copy))
             }
             _ => Err(Stop::Bug("copy of something that isn't a dict".to_owned())),
@@ -175,7 +174,11 @@ impl<'py> Tracer<'py, '_> {
                 Ok(indices) => indices.extract()?,
                 Err(error) => return self.raise_py(error),
             };
-            let count = if step > 0 { (stop - start + step - 1).div_euclid(step) } else { (start - stop - step - 1).div_euclid(-step) };
+            let count = if step > 0 {
+                (stop - start + step - 1).div_euclid(step)
+            } else {
+                (start - stop - step - 1).div_euclid(-step)
+            };
             return Ok(Selection::Many(start, step, count.max(0)));
         }
         let Ok(index) = object.extract::<i64>() else {
@@ -297,7 +300,9 @@ impl<'py> Tracer<'py, '_> {
                             items.splice(start as usize..(start + count) as usize, new);
                         }
                     }
-                    Selection::Many(..) => return self.stop(breaks::UNSUPPORTED_MUTATION, "assignment to a stepped slice"),
+                    Selection::Many(..) => {
+                        return self.stop(breaks::UNSUPPORTED_MUTATION, "assignment to a stepped slice");
+                    }
                 }
                 self.touch(container);
                 Ok(())
@@ -341,8 +346,12 @@ impl<'py> Tracer<'py, '_> {
                 Some(_) => Ok(()),
                 None => {
                     let class = self.known.builtin(self.py, "KeyError")?;
-                    let val =
-                        self.add(Kind::Instance(InstanceVal { class, attrs: IndexMap::new(), args: vec![key], base: None }));
+                    let val = self.add(Kind::Instance(InstanceVal {
+                        class,
+                        attrs: IndexMap::new(),
+                        args: vec![key],
+                        base: None,
+                    }));
                     Err(Stop::Raise(val))
                 }
             },
@@ -528,13 +537,19 @@ impl<'py> Tracer<'py, '_> {
                     match self.next_item(*inner)? {
                         Some(item) => items.push(item),
                         None if strict && i > 0 => {
-                            return self.raise("ValueError", &format!("zip() argument {} is shorter than argument {i}", i + 1));
+                            return self.raise(
+                                "ValueError",
+                                &format!("zip() argument {} is shorter than argument {i}", i + 1),
+                            );
                         }
                         None => {
                             if strict {
                                 for (k, other) in inners.iter().enumerate().skip(1) {
                                     if self.next_item(*other)?.is_some() {
-                                        return self.raise("ValueError", &format!("zip() argument {} is longer than argument {k}", k + 1));
+                                        return self.raise(
+                                            "ValueError",
+                                            &format!("zip() argument {} is longer than argument {k}", k + 1),
+                                        );
                                     }
                                 }
                             }

@@ -55,11 +55,19 @@ impl<'py> Tracer<'py, '_> {
     fn deque_push(&mut self, deque: Val, base: Val, item: Val, left: bool) -> R<()> {
         let bound = self.bound(deque)?;
         let Kind::List(items) = self.kind_mut(base) else { return Err(Stop::Bug("a deque without a list".to_owned())) };
-        if left { items.insert(0, item) } else { items.push(item) }
+        if left {
+            items.insert(0, item)
+        } else {
+            items.push(item)
+        }
         if let Some(bound) = bound
             && items.len() > bound
         {
-            if left { items.pop() } else { Some(items.remove(0)) };
+            if left {
+                items.pop()
+            } else {
+                Some(items.remove(0))
+            };
         }
         Ok(())
     }
@@ -111,7 +119,11 @@ impl<'py> Tracer<'py, '_> {
                 items.reverse();
                 return Ok(self.add(Kind::Iter(crate::value::IterVal::Snapshot { items, index: 0 })));
             }
-            ("clear" | "reverse" | "count" | "__len__" | "__getitem__" | "__setitem__" | "__delitem__" | "__contains__" | "__iter__", _) => {
+            (
+                "clear" | "reverse" | "count" | "__len__" | "__getitem__" | "__setitem__" | "__delitem__"
+                | "__contains__" | "__iter__",
+                _,
+            ) => {
                 return match self.container_method(base, name, args, kwargs)? {
                     Some(val) => Ok(val),
                     None => Ok(none),

@@ -42,10 +42,8 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                 continue;
             }
             let kind = code.unit().local_kinds[slot];
-            let live = keep_all
-                || kind.is_cell()
-                || kind.is_free()
-                || code.decoded.analysis.is_live(pc, Var(slot as u32));
+            let live =
+                keep_all || kind.is_cell() || kind.is_free() || code.decoded.analysis.is_live(pc, Var(slot as u32));
             let recipe = match val {
                 Some(val) if live => self.recipe(*val)?,
                 _ => self.push(Recipe::Null),
@@ -292,11 +290,14 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                 Recipe::Call { callable, args, kwargs: Vec::new() }
             }
             Kind::DictView { dict, view } => {
-                let (dict, name) = (*dict, match view {
-                    View::Keys => "keys",
-                    View::Values => "values",
-                    View::Items => "items",
-                });
+                let (dict, name) = (
+                    *dict,
+                    match view {
+                        View::Keys => "keys",
+                        View::Values => "values",
+                        View::Items => "items",
+                    },
+                );
                 let method = py.get_type::<pyo3::types::PyDict>().getattr(name)?;
                 let args = vec![self.recipe(dict)?];
                 let callable = self.object(&method);
@@ -412,7 +413,9 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
                     let contents = *contents;
                     Effect::SetCell { cell: target, value: contents.map(|v| self.recipe(v)).transpose()? }
                 }
-                _ => return self.t.stop(breaks::UNSUPPORTED_MUTATION, "an object of a kind that can't be written back"),
+                _ => {
+                    return self.t.stop(breaks::UNSUPPORTED_MUTATION, "an object of a kind that can't be written back");
+                }
             };
             self.effects.push(effect);
         }
@@ -450,7 +453,11 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             let object = self.object(&torch_c);
             let flag = self.t.bool(mode);
             let args = vec![self.recipe(flag)?];
-            self.effects.push(Effect::CallMethod { object, name: PyObj::new(&self.t.interned("_set_grad_enabled")), args });
+            self.effects.push(Effect::CallMethod {
+                object,
+                name: PyObj::new(&self.t.interned("_set_grad_enabled")),
+                args,
+            });
         }
         for (function, args, kwargs) in std::mem::take(&mut self.t.late_calls) {
             let mut object = self.object(&function);
@@ -474,7 +481,9 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
         let same_kind = |a: &Kind<'py>, b: &Kind<'py>| {
             matches!(
                 (a, b),
-                (Kind::List(_), Kind::List(_)) | (Kind::Dict { .. }, Kind::Dict { .. }) | (Kind::Set { .. }, Kind::Set { .. })
+                (Kind::List(_), Kind::List(_))
+                    | (Kind::Dict { .. }, Kind::Dict { .. })
+                    | (Kind::Set { .. }, Kind::Set { .. })
             )
         };
         let others: Vec<Val> = (0..self.t.entries.len() as u32)
@@ -491,14 +500,17 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
 
 /// Functions that may look at the frame's variables by name: every slot is kept for them.
 fn inspects_frames(names: &[String]) -> bool {
-    const NAMES: &[&str] = &["locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"];
+    const NAMES: &[&str] =
+        &["locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"];
     names.iter().any(|name| NAMES.contains(&name.as_str()))
 }
 
 /// Whether a call changes one of its tensors in place.
 pub fn mutates(call: &crate::torch_graph::Call<'_>) -> bool {
     let name: String = call.callable.getattr("__name__").and_then(|n| n.extract()).unwrap_or_default();
-    let in_place = name.ends_with('_') && !name.ends_with("__") && !matches!(name.as_str(), "and_" | "or_" | "is_" | "not_" | "requires_grad_");
+    let in_place = name.ends_with('_')
+        && !name.ends_with("__")
+        && !matches!(name.as_str(), "and_" | "or_" | "is_" | "not_" | "requires_grad_");
     let operator = crate::operators::binary_of_name(&name).is_some_and(|(_, inplace)| inplace);
     in_place || operator || name == "setitem" || call.kwargs.iter().any(|(name, _)| name == "out" || name == "inplace")
 }

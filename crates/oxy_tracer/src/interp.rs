@@ -40,11 +40,8 @@ impl<'py> Tracer<'py, '_> {
         let mut result = self.run_loop(frame, outermost);
         self.here.pop();
         if let Err(Stop::Break(stopped)) = &mut result {
-            let place = Place {
-                file: frame.code.filename.clone(),
-                line: frame.line(),
-                function: frame.code.name.clone(),
-            };
+            let place =
+                Place { file: frame.code.filename.clone(), line: frame.line(), function: frame.code.name.clone() };
             stopped.stack.insert(0, place);
         }
         result

@@ -72,7 +72,11 @@ pub struct Segment<'py> {
 #[derive(Debug)]
 pub enum Failure {
     /// The segment can reach up to `stop_at` instructions of the entry frame, where it stands at `pc`.
-    Break { stop_at: u64, pc: InstrId, why: Box<Break> },
+    Break {
+        stop_at: u64,
+        pc: InstrId,
+        why: Box<Break>,
+    },
     /// What is alive at the end can't be rebuilt: no segment from this entry.
     Rebuild(Box<Break>),
     Bug(String),

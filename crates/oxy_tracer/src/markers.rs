@@ -91,7 +91,8 @@ impl<'py> Tracer<'py, '_> {
         if !self.markers.has_logging {
             return Ok(None);
         }
-        let (Kind::Object(function), Kind::Object(receiver)) = (self.kind(function)?.clone_object(), self.kind(receiver)?.clone_object())
+        let (Kind::Object(function), Kind::Object(receiver)) =
+            (self.kind(function)?.clone_object(), self.kind(receiver)?.clone_object())
         else {
             return Ok(None);
         };
@@ -127,7 +128,9 @@ impl<'py> Tracer<'py, '_> {
         for (key, val) in kwargs {
             match self.to_python(*val)? {
                 Some(value) => named.set_item(key, value)?,
-                None => return self.stop(breaks::UNSUPPORTED_CALL, format!("{name} (assume_constant_result) with tensors")),
+                None => {
+                    return self.stop(breaks::UNSUPPORTED_CALL, format!("{name} (assume_constant_result) with tensors"));
+                }
             }
         }
         let result = self.outside(|t| Ok(function.call(PyTuple::new(t.py, arguments)?, Some(&named))))?;
@@ -152,7 +155,10 @@ impl<'py> Tracer<'py, '_> {
     /// `_oxyfuel_nonstrict`: run for real on fakes; its tensor operations are the graph's.
     pub fn call_nonstrict(&mut self, wrapped: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
         let py = self.py;
-        let name: String = wrapped.getattr("__name__").and_then(|n| n.extract()).unwrap_or_else(|_| crate::torch_graph::name_of(wrapped));
+        let name: String = wrapped
+            .getattr("__name__")
+            .and_then(|n| n.extract())
+            .unwrap_or_else(|_| crate::torch_graph::name_of(wrapped));
         let mut real = Vec::with_capacity(args.len());
         for &arg in &args {
             real.push(self.nonstrict_input(arg, &name)?);
@@ -183,14 +189,19 @@ impl<'py> Tracer<'py, '_> {
             let source = self.src(oxy_guards::SourceKind::Object(PyObj::new(&tensor)));
             let number = self.graph.number(fake.clone());
             let class = tensor.get_type().into_any();
-            self.graph.inputs.push(crate::torch_graph::Input { number, source: source.clone(), object: tensor.clone() });
+            self.graph.inputs.push(crate::torch_graph::Input {
+                number,
+                source: source.clone(),
+                object: tensor.clone(),
+            });
             let tensor_val = crate::value::TensorVal { fake: fake.clone(), class, number };
             let val = self.add_external(Kind::Tensor(tensor_val), source, &tensor);
             self.externals.entry(tensor.as_ptr() as usize).or_insert(val);
             self.fakes.insert(fake.as_ptr() as usize, val);
         }
         for call in calls.try_iter()? {
-            let (function, args, kwargs, result): (Object<'py>, Object<'py>, Object<'py>, Object<'py>) = call?.extract()?;
+            let (function, args, kwargs, result): (Object<'py>, Object<'py>, Object<'py>, Object<'py>) =
+                call?.extract()?;
             self.record_call(&function, &args, &kwargs, &result)?;
         }
         self.nonstrict_output(&result, &name)
@@ -349,7 +360,10 @@ impl<'py> Tracer<'py, '_> {
 
     /// Writes of the trace to scope fields, as `(field, value)`.
     pub fn scope_writes(&self) -> Vec<(&'static str, Object<'py>)> {
-        (0..2).filter(|&i| !self.scope[i].is(&self.entry_scope[i])).map(|i| (SCOPE_FIELDS[i], self.scope[i].clone())).collect()
+        (0..2)
+            .filter(|&i| !self.scope[i].is(&self.entry_scope[i]))
+            .map(|i| (SCOPE_FIELDS[i], self.scope[i].clone()))
+            .collect()
     }
 
     pub fn write_scope(&mut self, field: usize, val: Val) -> R<()> {

@@ -35,9 +35,11 @@ const COMPARE: &[(CompareOp, &str, &str, &str)] = &[
 
 /// The operator that a function of the `operator` module applies, and whether in place.
 pub fn binary_of_name(name: &str) -> Option<(BinaryOp, bool)> {
-    BINARY.iter().find_map(|row| {
-        if row.1 == name { Some((row.0, false)) } else { (row.2 == name).then_some((row.0, true)) }
-    })
+    BINARY.iter().find_map(
+        |row| {
+            if row.1 == name { Some((row.0, false)) } else { (row.2 == name).then_some((row.0, true)) }
+        },
+    )
 }
 
 pub fn compare_of_name(name: &str) -> Option<CompareOp> {
@@ -86,7 +88,14 @@ impl<'py> Tracer<'py, '_> {
         }
         if self.has_user_methods(left)? || self.has_user_methods(right)? {
             let in_place_method = format!("__i{}", &method[2..]);
-            return self.user_binary(left, right, inplace.then_some(in_place_method.as_str()), method, reflected, op.text());
+            return self.user_binary(
+                left,
+                right,
+                inplace.then_some(in_place_method.as_str()),
+                method,
+                reflected,
+                op.text(),
+            );
         }
         self.pure_operator(name, &[left, right], op.text())
     }
@@ -120,7 +129,8 @@ impl<'py> Tracer<'py, '_> {
                 let items = a.iter().chain(b).copied().collect();
                 Ok(Some(self.tuple(items)))
             }
-            (BinaryOp::Add, Kind::Tuple { items, .. }, Kind::Const(size)) | (BinaryOp::Add, Kind::Const(size), Kind::Tuple { items, .. })
+            (BinaryOp::Add, Kind::Tuple { items, .. }, Kind::Const(size))
+            | (BinaryOp::Add, Kind::Const(size), Kind::Tuple { items, .. })
                 if self.known.is_size_type(size.get_type().as_any()) =>
             {
                 let (items, size, first) = (items.clone(), size.clone(), matches!(self.peek(left), Kind::Const(_)));
@@ -155,7 +165,11 @@ impl<'py> Tracer<'py, '_> {
                 }
                 Ok(Some(target))
             }
-            (BinaryOp::Or | BinaryOp::And | BinaryOp::Subtract | BinaryOp::Xor, Kind::Set { items: a, frozen }, Kind::Set { items: b, .. }) => {
+            (
+                BinaryOp::Or | BinaryOp::And | BinaryOp::Subtract | BinaryOp::Xor,
+                Kind::Set { items: a, frozen },
+                Kind::Set { items: b, .. },
+            ) => {
                 let frozen = *frozen;
                 let mut result = indexmap::IndexMap::new();
                 for (key, val) in a {
@@ -221,7 +235,10 @@ impl<'py> Tracer<'py, '_> {
                 return Ok(result);
             }
         }
-        self.stop(breaks::UNSUPPORTED_OPERATION, format!("operator {what} on {} and {}", left_class.repr()?, right_class.repr()?))
+        self.stop(
+            breaks::UNSUPPORTED_OPERATION,
+            format!("operator {what} on {} and {}", left_class.repr()?, right_class.repr()?),
+        )
     }
 
     pub fn unary_op(&mut self, function: &str, method: &str, val: Val) -> R<Val> {
@@ -281,7 +298,8 @@ impl<'py> Tracer<'py, '_> {
             (Kind::Set { items: a, .. }, Kind::Set { items: b, .. }) => {
                 return Ok(Some(a.len() == b.len() && a.keys().all(|key| b.contains_key(key))));
             }
-            (Kind::List(_) | Kind::Dict { .. } | Kind::Set { .. }, Kind::Const(_)) | (Kind::Const(_), Kind::List(_) | Kind::Dict { .. } | Kind::Set { .. }) => {
+            (Kind::List(_) | Kind::Dict { .. } | Kind::Set { .. }, Kind::Const(_))
+            | (Kind::Const(_), Kind::List(_) | Kind::Dict { .. } | Kind::Set { .. }) => {
                 return Ok(Some(false));
             }
             _ => return Ok(None),
@@ -317,7 +335,8 @@ impl<'py> Tracer<'py, '_> {
             if !found.get_type().is(&self.known.types(self.py, "FunctionType")?) {
                 // A comparison written in C: real objects only.
                 if let Some(operands) = self.all_to_python(&[left, right])? {
-                    let function = self.known.operator(self.py, COMPARE.iter().find(|r| r.0 == op).map_or("eq", |r| r.1))?;
+                    let function =
+                        self.known.operator(self.py, COMPARE.iter().find(|r| r.0 == op).map_or("eq", |r| r.1))?;
                     let identity = self.used_by_identity(left)? && self.used_by_identity(right)?;
                     if identity {
                         return match function.call1(pyo3::types::PyTuple::new(self.py, operands)?) {
@@ -369,7 +388,12 @@ impl<'py> Tracer<'py, '_> {
             Kind::Dict { items, .. } => Ok(!items.is_empty()),
             Kind::Set { items, .. } => Ok(!items.is_empty()),
             Kind::DictView { .. } => Ok(self.length(val)? > 0),
-            Kind::Function(_) | Kind::Method { .. } | Kind::Iter(_) | Kind::Generator(_) | Kind::Slice(_) | Kind::Super { .. } => Ok(true),
+            Kind::Function(_)
+            | Kind::Method { .. }
+            | Kind::Iter(_)
+            | Kind::Generator(_)
+            | Kind::Slice(_)
+            | Kind::Super { .. } => Ok(true),
             Kind::Object(_) | Kind::Instance(_) => {
                 if let Some(method) = self.special_method(val, "__bool__")? {
                     let result = self.call(method, Vec::new(), Vec::new())?;

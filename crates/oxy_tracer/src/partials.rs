@@ -60,7 +60,8 @@ impl<'py> Tracer<'py, '_> {
     /// Function, arguments and keywords of a partial made by the trace.
     pub fn partial_parts(&mut self, val: Val) -> R<Option<(Val, Vec<Val>, Kwargs)>> {
         let Kind::Instance(instance) = self.kind(val)? else { return Ok(None) };
-        let (class, args, keywords) = (instance.class.clone(), instance.args.clone(), instance.attrs.get(KEYWORDS).copied());
+        let (class, args, keywords) =
+            (instance.class.clone(), instance.args.clone(), instance.attrs.get(KEYWORDS).copied());
         if self.holder_class(&class)? != Some(Holder::Partial) {
             return Ok(None);
         }
@@ -95,7 +96,14 @@ impl<'py> Tracer<'py, '_> {
     }
 
     /// A call of a real itemgetter, attrgetter or methodcaller.
-    pub fn call_real_holder(&mut self, callee: Val, object: &Object<'py>, holder: Holder, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
+    pub fn call_real_holder(
+        &mut self,
+        callee: Val,
+        object: &Object<'py>,
+        holder: Holder,
+        args: Vec<Val>,
+        kwargs: Kwargs,
+    ) -> R<Val> {
         let source = self.source_of(callee);
         let source = self.source_or_object(source, object);
         self.guard_identity(&source, object);
@@ -112,7 +120,14 @@ impl<'py> Tracer<'py, '_> {
         self.call_held(holder, values, Vec::new(), args, kwargs)
     }
 
-    fn call_held(&mut self, holder: Holder, held: Vec<Val>, keywords: Kwargs, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
+    fn call_held(
+        &mut self,
+        holder: Holder,
+        held: Vec<Val>,
+        keywords: Kwargs,
+        args: Vec<Val>,
+        kwargs: Kwargs,
+    ) -> R<Val> {
         if holder == Holder::Partial {
             let all = held[1..].iter().copied().chain(args).collect();
             let mut named: IndexMap<String, Val> = keywords.into_iter().collect();

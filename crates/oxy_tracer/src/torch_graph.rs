@@ -170,7 +170,10 @@ fn plain(arg: &CallArg<'_>, known: &WellKnown) -> Arg {
         CallArg::List(items) => Arg::List(items.iter().map(|item| plain(item, known)).collect()),
         CallArg::Slice(parts) => Arg::Slice(Box::new([0, 1, 2].map(|i| plain(&parts[i], known)))),
         CallArg::Dict(items) => Arg::Dict(
-            items.iter().map(|(key, value)| (plain(&CallArg::Object(key.clone()), known), plain(value, known))).collect(),
+            items
+                .iter()
+                .map(|(key, value)| (plain(&CallArg::Object(key.clone()), known), plain(value, known)))
+                .collect(),
         ),
         CallArg::Object(object) => literal(object, known),
     }

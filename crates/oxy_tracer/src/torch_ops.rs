@@ -11,17 +11,68 @@ use pyo3::types::{PyList, PyTuple};
 
 /// Attributes of tensors whose value is metadata, known from the fake.
 const METADATA: &[&str] = &[
-    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_meta", "is_quantized",
-    "is_nested", "is_mkldnn", "is_mps", "is_xla", "is_xpu", "is_ipu", "is_hpu", "is_vulkan", "is_sparse_csr", "itemsize",
-    "nbytes", "is_leaf", "names", "retains_grad", "is_inference",
+    "shape",
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "requires_grad",
+    "is_cuda",
+    "is_cpu",
+    "is_sparse",
+    "is_meta",
+    "is_quantized",
+    "is_nested",
+    "is_mkldnn",
+    "is_mps",
+    "is_xla",
+    "is_xpu",
+    "is_ipu",
+    "is_hpu",
+    "is_vulkan",
+    "is_sparse_csr",
+    "itemsize",
+    "nbytes",
+    "is_leaf",
+    "names",
+    "retains_grad",
+    "is_inference",
 ];
 
 /// Functions and methods whose non-tensor results depend only on metadata or guarded state.
 const METADATA_CALLS: &[&str] = &[
-    "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
-    "is_floating_point", "is_complex", "is_signed", "get_device", "type", "is_conj", "is_neg", "is_inference", "is_same_size",
-    "has_names", "is_tensor", "is_nonzero_meta", "broadcast_shapes", "promote_types", "result_type", "can_cast", "__len__",
-    "is_distributed", "is_coalesced", "_is_view", "is_shared", "is_pinned", "has_torch_function",
+    "size",
+    "stride",
+    "dim",
+    "ndimension",
+    "numel",
+    "nelement",
+    "element_size",
+    "storage_offset",
+    "is_contiguous",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "get_device",
+    "type",
+    "is_conj",
+    "is_neg",
+    "is_inference",
+    "is_same_size",
+    "has_names",
+    "is_tensor",
+    "is_nonzero_meta",
+    "broadcast_shapes",
+    "promote_types",
+    "result_type",
+    "can_cast",
+    "__len__",
+    "is_distributed",
+    "is_coalesced",
+    "_is_view",
+    "is_shared",
+    "is_pinned",
+    "has_torch_function",
 ];
 
 impl<'py> Tracer<'py, '_> {
@@ -49,7 +100,8 @@ impl<'py> Tracer<'py, '_> {
                 let mut out = Vec::with_capacity(pairs.len());
                 for (key, value) in pairs {
                     let Some(key) = self.to_python(key)? else {
-                        return self.stop(breaks::UNSUPPORTED_CALL, "a dict with tensor keys as an operator's argument");
+                        return self
+                            .stop(breaks::UNSUPPORTED_CALL, "a dict with tensor keys as an operator's argument");
                     };
                     out.push((key, self.call_arg(value)?));
                 }
@@ -111,14 +163,19 @@ impl<'py> Tracer<'py, '_> {
         let metadata_only = METADATA_CALLS.contains(&name.as_str());
         let (val, out) = self.wrap_result(&result)?;
         if !has_tensor(&out) {
-            let mutates = matches!(name.as_str(), "setitem" | "__setitem__") || name.ends_with("_foreach_") || name.starts_with("_foreach");
+            let mutates = matches!(name.as_str(), "setitem" | "__setitem__")
+                || name.ends_with("_foreach_")
+                || name.starts_with("_foreach");
             if metadata_only || crate::builtins::is_constant_function(callable)? {
                 self.graph.capture.call_method1(pyo3::intern!(py, "rollback"), (mark,))?;
                 return Ok(val);
             }
             if !mutates && !result.is_none() {
                 self.graph.capture.call_method1(pyo3::intern!(py, "rollback"), (mark,))?;
-                return self.stop(breaks::UNSUPPORTED_CALL, format!("{} gives {}", name_of(callable), result.get_type().repr()?));
+                return self.stop(
+                    breaks::UNSUPPORTED_CALL,
+                    format!("{} gives {}", name_of(callable), result.get_type().repr()?),
+                );
             }
             self.graph.effects += 1;
         }
@@ -128,7 +185,13 @@ impl<'py> Tracer<'py, '_> {
     }
 
     /// Records a call that was made on fakes already (by a nonstrict function).
-    pub fn record_call(&mut self, callable: &Object<'py>, args: &Object<'py>, kwargs: &Object<'py>, result: &Object<'py>) -> R<()> {
+    pub fn record_call(
+        &mut self,
+        callable: &Object<'py>,
+        args: &Object<'py>,
+        kwargs: &Object<'py>,
+        result: &Object<'py>,
+    ) -> R<()> {
         let (_, out) = self.wrap_result(result)?;
         let name: String = callable.getattr("__name__").and_then(|n| n.extract()).unwrap_or_default();
         let mutates = name == "__setitem__" || name.ends_with('_') && !name.ends_with("__");
@@ -156,7 +219,8 @@ impl<'py> Tracer<'py, '_> {
             let (val, _) = self.wrap_result(object)?;
             return self.call_arg(val);
         }
-        let many = |t: &mut Self, items: Vec<Object<'py>>| items.iter().map(|item| t.made_arg(item)).collect::<R<Vec<_>>>();
+        let many =
+            |t: &mut Self, items: Vec<Object<'py>>| items.iter().map(|item| t.made_arg(item)).collect::<R<Vec<_>>>();
         if let Ok(tuple) = object.cast_exact::<PyTuple>() {
             return Ok(CallArg::Tuple(many(self, tuple.iter().collect())?));
         }

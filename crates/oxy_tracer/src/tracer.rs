@@ -263,7 +263,9 @@ impl<'py, 'a> Tracer<'py, 'a> {
 
     pub fn guard_lacks_attr(&mut self, source: &Source, name: &str) {
         let name_object = pyo3::types::PyString::intern(self.py, name).into_any();
-        self.guard_once(3, source, name_object.as_ptr() as usize, || GuardKind::InstanceLacks(PyObj::new(&name_object)));
+        self.guard_once(3, source, name_object.as_ptr() as usize, || {
+            GuardKind::InstanceLacks(PyObj::new(&name_object))
+        });
     }
 
     pub fn guard_type_lacks(&mut self, class: &Object<'py>, name: &str) {
@@ -297,7 +299,8 @@ impl<'py, 'a> Tracer<'py, 'a> {
             return val;
         }
         let address = object.as_ptr() as usize;
-        let entry = Entry { kind: Kind::Lazy(object.clone()), source: Some(source), external: Some(object), dirty: false };
+        let entry =
+            Entry { kind: Kind::Lazy(object.clone()), source: Some(source), external: Some(object), dirty: false };
         self.entries.push(entry);
         let val = Val(self.entries.len() as u32 - 1);
         if !literal {
@@ -432,7 +435,8 @@ impl<'py, 'a> Tracer<'py, 'a> {
             false => None,
             true => {
                 let factory = object.getattr("default_factory")?;
-                let factory_source = self.src(SourceKind::Member(source.clone(), PyObj::new(&self.interned("default_factory"))));
+                let factory_source =
+                    self.src(SourceKind::Member(source.clone(), PyObj::new(&self.interned("default_factory"))));
                 Some(self.external(factory, factory_source))
             }
         };

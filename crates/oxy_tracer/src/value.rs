@@ -65,19 +65,49 @@ pub struct FunctionVal<'py> {
 /// How an iterator created by the trace advances.
 pub enum IterVal<'py> {
     /// Over the items of a tracked list, tuple or an unchanging sequence of values, by position.
-    Sequence { items: Val, index: usize },
+    Sequence {
+        items: Val,
+        index: usize,
+    },
     /// Over a snapshot of values (dict views, sets, strings).
-    Snapshot { items: Vec<Val>, index: usize },
+    Snapshot {
+        items: Vec<Val>,
+        index: usize,
+    },
     /// Over a Python range or other constant iterable, by its materialised items.
-    Range { start: i64, step: i64, length: i64, index: i64, range: Object<'py> },
-    Enumerate { inner: Val, next: i64 },
-    Zip { inners: Vec<Val>, strict: bool },
-    Map { function: Val, inners: Vec<Val> },
-    Filter { function: Val, inner: Val },
+    Range {
+        start: i64,
+        step: i64,
+        length: i64,
+        index: i64,
+        range: Object<'py>,
+    },
+    Enumerate {
+        inner: Val,
+        next: i64,
+    },
+    Zip {
+        inners: Vec<Val>,
+        strict: bool,
+    },
+    Map {
+        function: Val,
+        inners: Vec<Val>,
+    },
+    Filter {
+        function: Val,
+        inner: Val,
+    },
     /// `itertools.count`
-    Count { next: Object<'py>, step: Object<'py> },
+    Count {
+        next: Object<'py>,
+        step: Object<'py>,
+    },
     /// `itertools.chain` over an iterator of iterables.
-    Chain { outer: Val, current: Option<Val> },
+    Chain {
+        outer: Val,
+        current: Option<Val>,
+    },
 }
 
 /// The kinds of dict view.
@@ -97,22 +127,41 @@ pub enum Kind<'py> {
     Const(Object<'py>),
     Tensor(TensorVal<'py>),
     /// An exact tuple, or an instance of a subclass (`class`), such as a namedtuple.
-    Tuple { items: Vec<Val>, class: Option<Object<'py>> },
+    Tuple {
+        items: Vec<Val>,
+        class: Option<Object<'py>>,
+    },
     List(Vec<Val>),
     /// Ordered; `class` is dict, OrderedDict, defaultdict.
-    Dict { items: IndexMap<Key<'py>, (Val, Val)>, class: Object<'py>, default_factory: Option<Val> },
-    Set { items: IndexMap<Key<'py>, Val>, frozen: bool },
+    Dict {
+        items: IndexMap<Key<'py>, (Val, Val)>,
+        class: Object<'py>,
+        default_factory: Option<Val>,
+    },
+    Set {
+        items: IndexMap<Key<'py>, Val>,
+        frozen: bool,
+    },
     Slice([Val; 3]),
     /// An object that exists outside and is used by what it is: function, class, module, user instance, ….
     Object(Object<'py>),
     Instance(InstanceVal<'py>),
     Function(Rc<FunctionVal<'py>>),
-    Method { function: Val, receiver: Val },
+    Method {
+        function: Val,
+        receiver: Val,
+    },
     Cell(Option<Val>),
     Iter(IterVal<'py>),
     Generator(Option<Box<crate::frame::Frame<'py>>>),
-    Super { class: Object<'py>, receiver: Val },
-    DictView { dict: Val, view: View },
+    Super {
+        class: Object<'py>,
+        receiver: Val,
+    },
+    DictView {
+        dict: Val,
+        view: View,
+    },
     /// `__exit__` of a context manager the tracer knows natively.
     MappingProxy(Val),
 }

@@ -91,8 +91,16 @@ impl WellKnown {
         literals.insert(address(torch.getattr("iinfo")?));
         let mut identity_types = FxHashSet::default();
         for name in [
-            "FunctionType", "BuiltinFunctionType", "MethodDescriptorType", "WrapperDescriptorType", "ModuleType",
-            "GetSetDescriptorType", "MemberDescriptorType", "ClassMethodDescriptorType", "CodeType", "MethodWrapperType",
+            "FunctionType",
+            "BuiltinFunctionType",
+            "MethodDescriptorType",
+            "WrapperDescriptorType",
+            "ModuleType",
+            "GetSetDescriptorType",
+            "MemberDescriptorType",
+            "ClassMethodDescriptorType",
+            "CodeType",
+            "MethodWrapperType",
         ] {
             identity_types.insert(address(types.getattr(name)?));
         }

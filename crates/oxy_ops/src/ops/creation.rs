@@ -90,7 +90,10 @@ const fn in_place(schema: &'static str, body: BodyFn) -> OpDef {
 /// The tail of every factory's schema.
 macro_rules! factory {
     ($head:literal) => {
-        concat!($head, ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+        concat!(
+            $head,
+            ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"
+        )
     };
 }
 

@@ -42,7 +42,8 @@ fn ramp(e: &Exprs, t: T, depth: u32) -> Option<Ramp> {
         Kind::Op(op @ (Add | Sub | Mul), args) => {
             let (a, b) = (ramp(e, args[0], depth + 1)?, ramp(e, args[1], depth + 1)?);
             // Constants have no sizes of their own.
-            let steps = |r: &Ramp| if r.steps.is_empty() { Dims::from_elem(0, expr.sizes.len()) } else { r.steps.clone() };
+            let steps =
+                |r: &Ramp| if r.steps.is_empty() { Dims::from_elem(0, expr.sizes.len()) } else { r.steps.clone() };
             let (sa, sb) = (steps(&a), steps(&b));
             let is_flat = |s: &Dims| s.iter().all(|x| *x == 0);
             let zip = |f: fn(i64, i64) -> i64| sa.iter().zip(&sb).map(|(x, y)| f(*x, *y)).collect::<Dims>();
@@ -63,7 +64,11 @@ fn ramp(e: &Exprs, t: T, depth: u32) -> Option<Ramp> {
                 [] => Some(flat(inner.base)),
                 [d] if layout[d] == 1 => Some(Ramp {
                     base: inner.base + inner.steps[d] * offset,
-                    steps: strides.iter().zip(&expr.sizes).map(|(s, n)| if *n > 1 { s * inner.steps[d] } else { 0 }).collect(),
+                    steps: strides
+                        .iter()
+                        .zip(&expr.sizes)
+                        .map(|(s, n)| if *n > 1 { s * inner.steps[d] } else { 0 })
+                        .collect(),
                 }),
                 _ => None,
             }

@@ -231,14 +231,16 @@ pub const OPS: &[OpDef] = &[
     row("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", mean_dim),
     row("min(Tensor self) -> Tensor", |cx| extremum(cx, ReduceOp::Min, ReduceOp::All, None)),
     row("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", prod),
-    row("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", |cx| {
-        variance(cx, Some(Sqrt), false)
-    }),
+    row(
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        |cx| variance(cx, Some(Sqrt), false),
+    ),
     row("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", sum),
     row("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", sum_dim),
-    row("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", |cx| {
-        variance(cx, None, false)
-    }),
+    row(
+        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        |cx| variance(cx, None, false),
+    ),
     row(
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
         |cx| variance(cx, None, true),

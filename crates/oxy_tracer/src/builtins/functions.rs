@@ -344,7 +344,13 @@ fn textual(t: &mut Tracer<'_, '_>, name: &str, method: &str, args: &[Val], kwarg
                     [] => Ok(t.str("")),
                     [only] => {
                         let key_error = class.getattr("__mro__")?.contains(t.known.builtin(t.py, "KeyError")?)?;
-                        textual(t, if key_error { "repr" } else { "str" }, if key_error { "__repr__" } else { "__str__" }, &[only], &[])
+                        textual(
+                            t,
+                            if key_error { "repr" } else { "str" },
+                            if key_error { "__repr__" } else { "__str__" },
+                            &[only],
+                            &[],
+                        )
                     }
                     _ => {
                         let all = t.tuple(args);
@@ -764,7 +770,6 @@ operator_rows! {
     "getitem" => op_getitem; "setitem" => op_setitem; "delitem" => op_delitem; "contains" => op_contains; "is_" => op_is;
     "is_not" => op_is_not; "abs" => abs; "truth" => bool_;
 }
-
 
 /// `inspect.signature` of a function that exists outside: computed for real; the function's identity is guarded.
 pub fn signature(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Val> {

@@ -24,7 +24,9 @@ impl<'py> Tracer<'py, '_> {
                 let inner = *inner;
                 self.dict_method(inner, name, args, kwargs)
             }
-            Kind::DictView { dict, view: View::Keys } if matches!(name, "__and__" | "__or__" | "__sub__" | "isdisjoint") => {
+            Kind::DictView { dict, view: View::Keys }
+                if matches!(name, "__and__" | "__or__" | "__sub__" | "isdisjoint") =>
+            {
                 let dict = *dict;
                 let keys: Vec<Val> = self.mapping_items(dict)?.into_iter().map(|(key, _)| key).collect();
                 let set = self.new_set(&keys, false)?;

@@ -253,7 +253,8 @@ fn module_of(object: &Object<'_>) -> String {
 
 /// Python functions of torch that are one operator of the graph.
 pub fn is_torch_leaf_function(function: &Object<'_>) -> R<bool> {
-    const MODULES: &[&str] = &["torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal", "torch._lowrank"];
+    const MODULES: &[&str] =
+        &["torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal", "torch._lowrank"];
     let module = module_of(function);
     if !MODULES.contains(&module.as_str()) {
         return Ok(false);
@@ -265,7 +266,8 @@ pub fn is_torch_leaf_function(function: &Object<'_>) -> R<bool> {
 
 /// Functions of torch whose results are constants of the trace (no tensors).
 pub fn is_constant_function(function: &Object<'_>) -> R<bool> {
-    const NAMES: &[&str] = &["finfo", "iinfo", "is_deterministic_algorithms_warn_only_enabled", "is_storage", "get_num_threads"];
+    const NAMES: &[&str] =
+        &["finfo", "iinfo", "is_deterministic_algorithms_warn_only_enabled", "is_storage", "get_num_threads"];
     let name: String = function.getattr("__name__").and_then(|n| n.extract()).unwrap_or_default();
     Ok(NAMES.contains(&name.as_str()))
 }
@@ -273,8 +275,8 @@ pub fn is_constant_function(function: &Object<'_>) -> R<bool> {
 /// Operators that end a segment whatever their arguments.
 pub fn breaking_operator(name: &str) -> Option<&'static Reason> {
     match name {
-        "item" | "tolist" | "numpy" | "__bool__" | "__float__" | "__int__" | "__index__" | "__complex__" | "equal" | "allclose"
-        | "is_nonzero" => Some(breaks::DATA_DEPENDENT_VALUE),
+        "item" | "tolist" | "numpy" | "__bool__" | "__float__" | "__int__" | "__index__" | "__complex__" | "equal"
+        | "allclose" | "is_nonzero" => Some(breaks::DATA_DEPENDENT_VALUE),
         "data_ptr" | "untyped_storage" | "storage" | "register_hook" | "backward" | "retain_grad" | "__reduce_ex__"
         | "set_" | "share_memory_" | "_typed_storage" => Some(breaks::UNSUPPORTED_CALL),
         _ => None,

@@ -76,7 +76,8 @@ impl Run<'_, '_, '_> {
             let Some(class_object) = self.t.to_python(class)? else {
                 return self.unsupported("a class pattern");
             };
-            let itself = ["bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"];
+            let itself =
+                ["bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"];
             let name: String = class_object.getattr("__name__")?.extract()?;
             match class_object.getattr("__match_args__") {
                 Ok(args) => {

@@ -146,7 +146,12 @@ impl Run<'_, '_, '_> {
         self.result(function)
     }
 
-    pub(super) fn set_attribute_of_function(&mut self, function: Val, attribute: FunctionAttribute, value: Val) -> R<()> {
+    pub(super) fn set_attribute_of_function(
+        &mut self,
+        function: Val,
+        attribute: FunctionAttribute,
+        value: Val,
+    ) -> R<()> {
         let closure = match attribute {
             FunctionAttribute::Closure => self.t.iterate(value)?,
             _ => Vec::new(),
