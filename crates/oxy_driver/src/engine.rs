@@ -11,6 +11,8 @@ use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
+type DecodedByAddress = FxHashMap<usize, (Py<PyAny>, Arc<Decoded>)>;
+
 /// Process-wide state: recognised objects, configuration, counters, decoded code.
 pub struct Engine {
     pub config: SharedConfig,
@@ -18,7 +20,7 @@ pub struct Engine {
     known: PyOnceLock<WellKnown>,
     native: PyOnceLock<Result<NativeState, String>>,
     /// Decoded code by address, with the object itself so that the address isn't reused.
-    decoded: Mutex<FxHashMap<usize, (Py<PyAny>, Arc<Decoded>)>>,
+    decoded: Mutex<DecodedByAddress>,
     /// Live compiled callables, for `reset`.
     compiled: Mutex<Vec<Weak<crate::compiled::Compiled>>>,
 }
