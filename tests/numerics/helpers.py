@@ -123,6 +123,14 @@ def check(source, inputs, calls=2):
         assert_same(mine, theirs, f"{context}\ninputs")
 
 
+def check_error(f, *inputs):
+    """Eager raises, and compiled raises the same."""
+    want = outcome(f, [clone(x) for x in inputs])
+    assert isinstance(want, Exception), "eager does not raise"
+    got = outcome(oxyfuel.compile(f, dynamic=False), [clone(x) for x in inputs])
+    assert type(got) is type(want) and str(got) == str(want), f"{got!r} for {want!r}"
+
+
 def outcome(f, args):
     """What a call returns or raises."""
     try:
