@@ -46,7 +46,12 @@ impl Runner {
 }
 
 /// Compiles a segment's graph with its callable's backend.
-pub fn compile<'py>(py: Python<'py>, engine: &Engine, compiled: &Arc<Compiled>, segment: &Segment<'py>) -> PyResult<Runner> {
+pub fn compile<'py>(
+    py: Python<'py>,
+    engine: &Engine,
+    compiled: &Arc<Compiled>,
+    segment: &Segment<'py>,
+) -> PyResult<Runner> {
     if segment.graph.calls.is_empty() {
         return Ok(Runner::Empty);
     }
@@ -54,13 +59,16 @@ pub fn compile<'py>(py: Python<'py>, engine: &Engine, compiled: &Arc<Compiled>, 
     let backend = forced.as_ref().or(compiled.options.backend.as_ref());
     if backend.is_none() && !needs_grad(segment)? {
         match native::compile(py, engine, segment) {
-            Ok(graph) => return Ok(Runner::Native(Box::new(graph))),
+            Ok(Some(graph)) => return Ok(Runner::Native(Box::new(graph))),
+            Ok(None) => {}
             Err(fault) => {
                 engine.stats.update(|counts| counts.faults += 1);
                 if engine.config.get().strict {
                     return Err(pyo3::exceptions::PySystemError::new_err(format!("oxyfuel: {fault}")));
                 }
-                crate::log::line(&format!("oxyfuel: the native backend could not compile a graph ({fault}); torch's operators run it"));
+                crate::log::line(&format!(
+                    "oxyfuel: the native backend could not compile a graph ({fault}); torch's operators run it"
+                ));
             }
         }
     }
@@ -153,13 +161,16 @@ fn node<'py>(py: Python<'py>, reference: &Bound<'py, PyAny>, call: &Call<'py>) -
 }
 
 fn argument<'py>(py: Python<'py>, reference: &Bound<'py, PyAny>, arg: &CallArg<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let many = |items: &[CallArg<'py>]| items.iter().map(|item| argument(py, reference, item)).collect::<PyResult<Vec<_>>>();
+    let many =
+        |items: &[CallArg<'py>]| items.iter().map(|item| argument(py, reference, item)).collect::<PyResult<Vec<_>>>();
     Ok(match arg {
         CallArg::Tensor(number) => reference.call1((*number,))?,
         CallArg::Object(object) => object.clone(),
         CallArg::Tuple(items) => PyTuple::new(py, many(items)?)?.into_any(),
         CallArg::List(items) => PyList::new(py, many(items)?)?.into_any(),
-        CallArg::Slice(parts) => py.get_type::<pyo3::types::PySlice>().call1(PyTuple::new(py, many(parts.as_slice())?)?)?,
+        CallArg::Slice(parts) => {
+            py.get_type::<pyo3::types::PySlice>().call1(PyTuple::new(py, many(parts.as_slice())?)?)?
+        }
         CallArg::Dict(items) => {
             let dict = PyDict::new(py);
             for (key, value) in items {

@@ -3,12 +3,12 @@
 use crate::engine::Engine;
 use crate::record::PyGraph;
 use oxy_codegen::{HostTarget, Linker};
-use oxy_graph::{Arg, Graph, ValueId};
+use oxy_graph::{Arg, ValueId};
 use oxy_guards::Registers;
 use oxy_lower::{Options, Program, Step};
 use oxy_runtime::{
-    ArtifactCache, BlockCache, Host, HostArg, HostError, Kernel, KernelEntry, KernelId, Key, Mode, Place, Plan, PlanArg, PlanSpec,
-    PlanStep, Resources, RunError, SlotId,
+    ArtifactCache, BlockCache, Host, HostArg, HostError, Kernel, KernelEntry, KernelId, Key, Mode, Place, Plan,
+    PlanArg, PlanSpec, PlanStep, Resources, RunError, SlotId,
 };
 use oxy_torch::{KnownTensor, Tensor, TensorRef, Torch, Value};
 use oxy_tracer::Segment;
@@ -65,19 +65,36 @@ pub struct NativeGraph {
     without_grad: bool,
 }
 
-/// Compiles a segment's ATen graph.
-pub fn compile<'py>(py: Python<'py>, engine: &Engine, segment: &Segment<'py>) -> Result<NativeGraph, String> {
+/// Compiles a segment's ATen graph. `None`: torch's operators have to run it.
+pub fn compile<'py>(py: Python<'py>, engine: &Engine, segment: &Segment<'py>) -> Result<Option<NativeGraph>, String> {
     let text = |e: PyErr| e.to_string();
     let outputs = PyList::new(py, segment.outputs.iter().map(|&n| &segment.graph.fakes[n as usize])).map_err(text)?;
     let capture = &segment.graph.capture;
     let graph = capture.call_method1("finish", (outputs,)).map_err(text)?;
     let constants = capture.getattr("constants").and_then(|c| c.extract::<Vec<Bound<'py, PyAny>>>()).map_err(text)?;
     let graph = graph.cast::<PyGraph>().map_err(|e| e.to_string())?;
-    let mut native = compile_graph(py, engine, graph.get(), &constants)?;
-    native.without_grad = segment.graph.inputs.iter().any(|input| {
-        input.object.getattr("requires_grad").and_then(|flag| flag.is_truthy()).unwrap_or(true)
-    });
-    Ok(native)
+    let mut requires_grad = Vec::with_capacity(segment.graph.inputs.len());
+    for input in &segment.graph.inputs {
+        requires_grad.push(input.object.getattr("requires_grad").and_then(|flag| flag.is_truthy()).map_err(text)?);
+    }
+    let without_grad = requires_grad.contains(&true);
+    let program = lower(engine, graph.get())?;
+    if without_grad && returns_view_of(&program, &requires_grad) {
+        return Ok(None);
+    }
+    let mut native = compile_program(py, engine, program, &constants)?;
+    native.without_grad = without_grad;
+    Ok(Some(native))
+}
+
+/// Whether an output is a view of an input that requires a gradient: what such a view says of gradients depends on
+/// how it was made (`detach`, `no_grad`), which a plan's views don't know.
+fn returns_view_of(program: &Program, requires_grad: &[bool]) -> bool {
+    let is_root = |root: &ValueId| program.inputs.iter().zip(requires_grad).any(|(input, grad)| *grad && input == root);
+    program
+        .outputs
+        .iter()
+        .any(|output| program.storage.get(output.0 as usize).is_some_and(|root| root != output && is_root(root)))
 }
 
 /// Compiles an ATen graph; constants are its last inputs.
@@ -87,18 +104,32 @@ pub fn compile_graph(
     graph: &PyGraph,
     constants: &[Bound<'_, PyAny>],
 ) -> Result<NativeGraph, String> {
-    let native = engine.native(py)?;
+    let program = lower(engine, graph)?;
+    compile_program(py, engine, program, constants)
+}
+
+fn lower(engine: &Engine, graph: &PyGraph) -> Result<Program, String> {
     if let Some(text) = engine.dump_text(&graph.graph) {
         crate::log::line(&text);
     }
     let started = Instant::now();
     let program = oxy_lower::lower(&graph.graph, &Options::default()).map_err(|e| e.to_string())?;
     engine.stats.phase("lower", started.elapsed());
+    Ok(program)
+}
+
+fn compile_program(
+    py: Python<'_>,
+    engine: &Engine,
+    program: Program,
+    constants: &[Bound<'_, PyAny>],
+) -> Result<NativeGraph, String> {
+    let native = engine.native(py)?;
     let started = Instant::now();
     let kernels = compile_kernels(native, &program)?;
     engine.stats.phase("codegen", started.elapsed());
     let started = Instant::now();
-    let spec = plan_spec(&graph.graph, program, constants.len())?;
+    let spec = plan_spec(program, constants.len())?;
     let tensors = constants.iter().map(|constant| owned(native.torch, constant)).collect::<Result<Vec<_>, _>>()?;
     let resources = Resources {
         torch: native.torch,
@@ -162,10 +193,11 @@ fn compile_kernels(native: &NativeState, program: &Program) -> Result<Vec<Kernel
 }
 
 /// The plan of a program; the last `constant_count` inputs are constants.
-fn plan_spec(graph: &Graph, program: Program, constant_count: usize) -> Result<PlanSpec, String> {
+fn plan_spec(program: Program, constant_count: usize) -> Result<PlanSpec, String> {
     let slot = |id: ValueId| SlotId(id.0);
     let arg = |arg: &Arg| -> Result<PlanArg, String> {
-        oxy_runtime::spec::plan_arg(arg, &mut |id| slot(id)).ok_or_else(|| "an argument that no operator takes".to_owned())
+        oxy_runtime::spec::plan_arg(arg, &mut |id| slot(id))
+            .ok_or_else(|| "an argument that no operator takes".to_owned())
     };
     let mut steps = Vec::with_capacity(program.steps.len());
     for step in &program.steps {
@@ -183,7 +215,10 @@ fn plan_spec(graph: &Graph, program: Program, constant_count: usize) -> Result<P
             Step::Call { target, args, kwargs, outputs } => PlanStep::Call {
                 target: target.clone(),
                 args: args.iter().map(arg).collect::<Result<_, _>>()?,
-                kwargs: kwargs.iter().map(|(name, value)| Ok((name.clone(), arg(value)?))).collect::<Result<_, String>>()?,
+                kwargs: kwargs
+                    .iter()
+                    .map(|(name, value)| Ok((name.clone(), arg(value)?)))
+                    .collect::<Result<_, String>>()?,
                 outs: outputs.iter().map(|out| out.map(slot)).collect(),
                 into: false,
             },
@@ -192,7 +227,6 @@ fn plan_spec(graph: &Graph, program: Program, constant_count: usize) -> Result<P
     }
     let inputs: Vec<SlotId> = program.inputs.iter().map(|id| slot(*id)).collect();
     let split = inputs.len().checked_sub(constant_count).ok_or("fewer inputs than constants")?;
-    _ = graph;
     let mut spec = PlanSpec {
         slots: program.values,
         storage: program.storage.iter().map(|id| slot(*id)).collect(),
@@ -219,7 +253,13 @@ impl NativeGraph {
     }
 
     /// Runs on the tensors in the first registers, for one of the outputs.
-    pub fn run_for_one(&self, py: Python<'_>, registers: &Registers, input_count: usize, output: u32) -> PyResult<Py<PyAny>> {
+    pub fn run_for_one(
+        &self,
+        py: Python<'_>,
+        registers: &Registers,
+        input_count: usize,
+        output: u32,
+    ) -> PyResult<Py<PyAny>> {
         let mut outputs = self.run_on_registers(py, registers, input_count)?;
         if output as usize >= outputs.len() {
             return Err(pyo3::exceptions::PySystemError::new_err("oxyfuel: the graph returned too few tensors"));
@@ -227,7 +267,12 @@ impl NativeGraph {
         wrap(py, outputs.swap_remove(output as usize))
     }
 
-    fn run_on_registers(&self, py: Python<'_>, registers: &Registers, input_count: usize) -> PyResult<SmallVec<[Tensor; 4]>> {
+    fn run_on_registers(
+        &self,
+        py: Python<'_>,
+        registers: &Registers,
+        input_count: usize,
+    ) -> PyResult<SmallVec<[Tensor; 4]>> {
         let mut inputs: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(input_count);
         for register in 0..input_count {
             // SAFETY: the segment's tensor guards have passed for its inputs, and the registers outlive the run.
@@ -294,7 +339,12 @@ struct PythonHost<'py> {
 }
 
 impl PythonHost<'_> {
-    fn call(&self, target: &str, args: &[HostArg<'_>], kwargs: &[(String, HostArg<'_>)]) -> PyResult<oxy_torch::call::Results> {
+    fn call(
+        &self,
+        target: &str,
+        args: &[HostArg<'_>],
+        kwargs: &[(String, HostArg<'_>)],
+    ) -> PyResult<oxy_torch::call::Results> {
         let py = self.py;
         let operator = resolve(py, target)?;
         let args = args.iter().map(|arg| self.argument(arg)).collect::<PyResult<Vec<_>>>()?;
@@ -329,7 +379,8 @@ impl PythonHost<'_> {
         let torch = || py.import("torch");
         Ok(match arg {
             Value::Tensor(tensor) => {
-                let tensor = tensor.to_tensor().map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
+                let tensor =
+                    tensor.to_tensor().map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
                 wrap(py, tensor)?
             }
             Value::None => py.None(),
