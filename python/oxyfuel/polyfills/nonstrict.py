@@ -41,6 +41,6 @@ def run(capture, function, args, kwargs, known):
     try:
         with record:
             result = capture.call(function, args, kwargs)
-    except Exception as error:  # noqa: BLE001  reported as a break
+    except Exception as error:
         return None, [], [], error
     return result, record.calls, record.lifted, None
