@@ -20,3 +20,13 @@ pub use object::PyObj;
 pub use program::{Env, FailedGuard, GuardProgram, Registers};
 pub use rebuild::{Built, Effect, Exit, Recipe, RecipeId, SlotIndex};
 pub use sources::{Source, SourceKind, SourceTable};
+
+/// Whether tensors are compared by the words of their TensorImpl, and torch's state is read from its C++ functions: the
+/// fast ways, which depend on how torch was built. For tests and diagnosis.
+pub fn fast_paths(py: pyo3::Python<'_>) -> (bool, bool) {
+    let words = match tensor_impl::verified_torch(py) {
+        Ok(Some(torch)) => tensor_impl::ImplLayout::get(py, torch).is_some(),
+        _ => false,
+    };
+    (words, GlobalState::current(py).is_ok_and(|state| state.is_native()))
+}

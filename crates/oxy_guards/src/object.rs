@@ -49,6 +49,11 @@ pub(crate) fn short_repr(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
+/// A truth value as Python writes it.
+pub(crate) fn truth(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
 /// A type's qualified name with its module, without running user code where CPython has the name at hand.
 pub(crate) fn type_name(class: &Bound<'_, PyAny>) -> String {
     match class.cast::<pyo3::types::PyType>().map_err(PyErr::from).and_then(|class| class.fully_qualified_name()) {

@@ -43,11 +43,31 @@ pub struct ImplLayout {
     lazy_keys: u64,
 }
 
+/// Bits of the type word above dtype and device: flags, and padding with anything in it.
+const FLAGS: u64 = u64::MAX << 40;
+
 /// What a tensor's words must be.
 #[derive(Clone, Copy)]
 pub struct Words {
     expected: [u64; WORDS_MAX],
     mask: [u64; WORDS_MAX],
+}
+
+impl Words {
+    /// What either tensor's words may be, if they differ in one bit of the flags: then nothing else is let through.
+    pub fn merged(&self, other: &Words) -> Option<Words> {
+        let different = self.expected[TYPE] ^ other.expected[TYPE];
+        let elsewhere = (0..WORDS_MAX).any(|index| {
+            self.mask[index] != other.mask[index]
+                || (index != TYPE && (self.expected[index] ^ other.expected[index]) & self.mask[index] != 0)
+        });
+        if elsewhere || different.count_ones() != 1 || different & FLAGS == 0 {
+            return None;
+        }
+        let mut merged = *self;
+        merged.mask[TYPE] &= !different;
+        Some(merged)
+    }
 }
 
 static LAYOUT: PyOnceLock<ImplLayout> = PyOnceLock::new();
@@ -125,11 +145,16 @@ impl ImplLayout {
         // SAFETY: the caller's promise; all words up to the key set are inside of the TensorImpl.
         unsafe {
             let block = self.block_of(value);
-            let mut different = 0;
-            for index in 0..=self.keys.min(WORDS_MAX - 1) {
-                different |= (*block.add(index) ^ words.expected[index]) & words.mask[index];
+            // A constant number of words is compared several at a time.
+            if self.keys == TYPE + 1 {
+                let block = &*block.cast::<[u64; TYPE + 2]>();
+                let mut different = 0;
+                for index in 0..block.len() {
+                    different |= (block[index] ^ words.expected[index]) & words.mask[index];
+                }
+                return different == 0;
             }
-            different == 0
+            (0..=self.keys).all(|index| (*block.add(index) ^ words.expected[index]) & words.mask[index] == 0)
         }
     }
 
@@ -275,13 +300,14 @@ fn find(torch: &'static Torch, samples: [&Sample<'_>; 8]) -> Option<ImplLayout> 
         (from..to).all(|index| left.word(index) == right.word(index))
     };
     let lazy_keys = (plain.word(keys) ^ neg.word(keys)) | (complex.word(keys) ^ conj.word(keys));
-    let seen = plain.word(TYPE) != int.word(TYPE)
-        && !same(plain, meta, TYPE, keys)
+    let seen = (plain.word(TYPE) ^ int.word(TYPE)) & 0xffff != 0
+        && (plain.word(TYPE) ^ meta.word(TYPE)) & !FLAGS & !0xffff != 0
         && plain.word(keys) != meta.word(keys)
         && plain.word(keys) == int.word(keys)
         && plain.word(keys) == grad.word(keys)
         && complex.word(keys) != conj.word(keys)
-        && same(plain, grad, TYPE, keys)
+        && (plain.word(TYPE) ^ grad.word(TYPE)) & !FLAGS == 0
+        && same(plain, grad, TYPE + 1, keys)
         && lazy_keys.count_ones() == 2;
     if !seen {
         return None;

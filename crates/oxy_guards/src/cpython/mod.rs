@@ -22,7 +22,7 @@ mod version;
 
 mod split_keys;
 
-pub use version::{Storage, attribute_storage};
+pub use version::{Storage, attribute_storage, is_settled, settle_dict};
 #[cfg(Py_3_12)]
 pub use version::{DictEvent, add_dict_watcher, unwatch_dict, watch_dict};
 
@@ -39,8 +39,6 @@ mod raw {
 
 /// `tp_flags` bit: the instance dictionary is managed by the interpreter.
 pub const MANAGED_DICT: c_ulong = 1 << 4;
-/// `tp_flags` bit: `tp_version_tag` is valid.
-const VALID_VERSION_TAG: c_ulong = 1 << 19;
 
 /// # Safety
 /// See the module.
@@ -242,7 +240,7 @@ pub unsafe fn type_attr(class: *mut PyTypeObject, name: *mut PyObject) -> *mut P
 pub unsafe fn type_version_address(class: *mut PyTypeObject) -> Option<*const u32> {
     // SAFETY: the caller's promise.
     unsafe {
-        let valid = (*class).tp_flags & VALID_VERSION_TAG != 0 && (*class).tp_version_tag != 0;
+        let valid = (*class).tp_flags & version::VALID_VERSION == version::VALID_VERSION && (*class).tp_version_tag != 0;
         valid.then(|| &raw const (*class).tp_version_tag)
     }
 }

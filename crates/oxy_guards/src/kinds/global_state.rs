@@ -4,7 +4,7 @@
 //! say (a few nanoseconds) with what they said then. A function that is missing, or that disagreed with Python then,
 //! means that the whole state is read through Python on each call: slower, but right.
 
-use crate::PyObj;
+use crate::{PyObj, object::truth};
 use oxy_torch::{Torch, sys::Library};
 use pyo3::{prelude::*, sync::PyOnceLock};
 use std::{
@@ -108,6 +108,11 @@ impl GlobalState {
         })
     }
 
+    /// Whether calls compare what torch's C++ functions say.
+    pub(crate) fn is_native(&self) -> bool {
+        self.native.is_some()
+    }
+
     /// Whether torch's C++ functions say what Python said.
     fn agrees(&self, native: &Native) -> bool {
         native.grad_enabled == self.grad_enabled
@@ -155,7 +160,7 @@ impl GlobalState {
         let mut found = Vec::new();
         let mut compare = |name: &str, expected: bool, actual: bool| {
             if expected != actual {
-                found.push(format!("{name}: expected {expected}, got {actual}"));
+                found.push(format!("{name}: expected {}, got {}", truth(expected), truth(actual)));
             }
         };
         compare("grad mode", self.grad_enabled, now.grad_enabled);
@@ -233,6 +238,10 @@ unsafe impl Sync for Functions {}
 
 static FUNCTIONS: PyOnceLock<Option<Functions>> = PyOnceLock::new();
 
+/// The bits of backends in a key set, and the first functionality above them, `c10::DispatchKey::Dense`.
+const BACKENDS: u64 = 0xffff;
+const DENSE: u64 = 1 << 16;
+
 /// c10::impl::raw_local_dispatch_key_set: two words, thread-local.
 const LOCAL_KEYS: &str = "_ZN3c104impl26raw_local_dispatch_key_setE";
 
@@ -294,7 +303,12 @@ impl Functions {
             LOCAL_KEYS_AT.set(at);
         }
         // SAFETY: this thread's two words, which live as long as the thread.
-        if at.is_null() { [0; 2] } else { unsafe { *at } }
+        let [mut included, excluded] = if at.is_null() { [0; 2] } else { unsafe { *at } };
+        // A meta kernel run on fakes leaves "dense" behind, of no backend: that means nothing.
+        if included & BACKENDS == 0 {
+            included &= !DENSE;
+        }
+        [included, excluded]
     }
 
     fn read(&self, casts: bool) -> Native {

@@ -4,7 +4,7 @@
 //! words passes without being asked (see `tensor_impl`). Any difference means asking.
 
 use super::TensorGuard;
-use crate::{cpython, object, tensor_impl::{ImplLayout, Words}};
+use crate::{cpython, object, object::truth, tensor_impl::{ImplLayout, Words}};
 use oxy_graph::{DeviceType, Layout};
 use oxy_torch::{TensorRef, Torch};
 use pyo3::{ffi::PyObject, prelude::*};
@@ -68,7 +68,9 @@ impl TensorCheck {
             }
             // Whether it is a leaf isn't in the words.
             if let Some(layout) = self.layout && guard.is_leaf.is_none() {
-                self.learned.set(layout.words(value, guard.storage_offset.is_some()));
+                let words = layout.words(value, guard.storage_offset.is_some());
+                let both = self.learned.get().zip(words).and_then(|(old, new)| old.merged(&new));
+                self.learned.set(both.or(words));
             }
             true
         }
@@ -121,14 +123,14 @@ unsafe fn differences(
         ("is_neg()", guard.is_neg, flag(tensor.is_neg(), "is_neg")),
     ] {
         if expected != actual {
-            found.push(format!("{name}: expected {expected}, got {actual}"));
+            found.push(format!("{name}: expected {}, got {}", truth(expected), truth(actual)));
         }
     }
     if let Some(expected) = guard.is_leaf {
         // SAFETY: the caller's promise.
         let actual = unsafe { ask_python(value, "is_leaf") };
         if expected != actual {
-            found.push(format!("is_leaf: expected {expected}, got {actual}"));
+            found.push(format!("is_leaf: expected {}, got {}", truth(expected), truth(actual)));
         }
     }
     // SAFETY: the caller's promise.

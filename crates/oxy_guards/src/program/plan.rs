@@ -283,12 +283,11 @@ impl<'a> Planner<'a> {
             GuardKind::InstanceLacks(_) => {
                 let source = guard.source.clone();
                 // Also of a root itself.
-                return match self.anchor_of_children(&source) {
-                    Some(anchor) => Some(self.section(anchor)),
-                    None => None,
-                };
+                return self.anchor_of_children(&source).map(|anchor| self.section(anchor));
             }
-            GuardKind::DictLength(_) | GuardKind::DictKeys(_) => !self.other_dicts.contains(&guard.source),
+            GuardKind::DictLength(_) => true,
+            // There is one order of less than two keys.
+            GuardKind::DictKeys(keys) => keys.len() < 2 || !self.other_dicts.contains(&guard.source),
             GuardKind::Tensor(_)
             | GuardKind::ListLength(_)
             | GuardKind::SetItems(_)

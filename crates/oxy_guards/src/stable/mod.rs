@@ -99,7 +99,7 @@ impl Section {
     pub unsafe fn run(&self, checks: &Checks, env: &Env, registers: &mut Registers) -> Result<(), FailedGuard> {
         // SAFETY: the caller's promise.
         unsafe {
-            if self.serve(registers) {
+            if self.serve(checks, registers) {
                 return Ok(());
             }
             self.run_in_full(checks, env, registers)
@@ -111,18 +111,15 @@ impl Section {
     /// # Safety
     /// As [`Section::run`].
     #[inline]
-    unsafe fn serve(&self, registers: &mut Registers) -> bool {
+    unsafe fn serve(&self, checks: &Checks, registers: &mut Registers) -> bool {
         // SAFETY: attached, and no Python code runs while the record is borrowed.
         let Some(record) = (unsafe { &*self.state.record.get() }) else { return false };
         let root = self.root.map_or(ptr::null_mut(), |root| registers.values[root as usize]);
         // SAFETY: the caller's promise.
-        if !unsafe { record.is_of_root(root) && record.holds() } {
+        if !unsafe { record.is_of_root(root) && record.holds() && record.serve(checks, registers) } {
             return false;
         }
         self.state.served.set(self.state.served.get().saturating_add(1));
-        for &(register, value) in &record.exports {
-            registers.values[register as usize] = value;
-        }
         true
     }
 
@@ -133,7 +130,7 @@ impl Section {
         let state = &self.state;
         let root = self.root.map_or(ptr::null_mut(), |root| registers.values[root as usize]);
         // SAFETY: the caller's promise.
-        if unsafe { self.serve_after_look(root, registers) } {
+        if unsafe { self.serve_after_look(root, checks, registers) } {
             return Ok(());
         }
         state.full_runs.set(state.full_runs.get() + 1);
@@ -169,7 +166,7 @@ impl Section {
     ///
     /// # Safety
     /// As [`Section::run`].
-    unsafe fn serve_after_look(&self, root: Raw, registers: &mut Registers) -> bool {
+    unsafe fn serve_after_look(&self, root: Raw, checks: &Checks, registers: &mut Registers) -> bool {
         let state = &self.state;
         // Taken out: looking up keys might run code.
         // SAFETY: attached, and nothing borrows the record.
@@ -181,10 +178,7 @@ impl Section {
                 *state.record.get() = Some(record);
                 return false;
             }
-            if record.look(&mut *state.volatile.get()) {
-                for &(register, value) in &record.exports {
-                    registers.values[register as usize] = value;
-                }
+            if record.look(&mut *state.volatile.get()) && record.serve(checks, registers) {
                 *state.record.get() = Some(record);
                 return true;
             }
@@ -227,8 +221,8 @@ impl Section {
                         recorder.read(step.read, base, value(step.register))
                     }
                     Step::Check { register, guard } => {
-                        let kind = &checks.guards[*guard as usize].kind;
-                        recorder.check(kind, &checks.checks[*guard as usize], value(*register))
+                        recorder.check(checks, *guard, *register, value(*register));
+                        true
                     }
                     Step::Section(_) | Step::Copy { .. } => false,
                 };

@@ -4,7 +4,7 @@ use super::{class_is_forever, watch::Watch, words::Word};
 use crate::{
     cpython,
     kinds::{Check, GuardKind, equals},
-    program::Raw,
+    program::{Checks, Raw, Registers},
     sources::read::Read,
 };
 use pyo3::{ffi, prelude::*};
@@ -43,12 +43,22 @@ enum Entry {
     Dict { version: Word, dict: Raw, uses: Vec<Use>, whole: bool },
 }
 
+/// What can't be watched and is done again each time. What is compared with is held.
+#[derive(Debug)]
+enum Again {
+    /// A class attribute of a type without a version tag (there are only so many).
+    TypeAttr { class: Raw, name: Raw, value: Raw },
+    /// A guard on a value.
+    Check { register: u32, value: Raw, guard: u32 },
+}
+
 /// All that a run depended on.
 pub(super) struct Record {
     root: Raw,
     weak_root: Option<Py<PyAny>>,
     watch: Option<Watch>,
     entries: Box<[Entry]>,
+    again: Box<[Again]>,
     /// Values of registers that others use.
     pub exports: Box<[(u32, Raw)]>,
     /// What only the record keeps alive: types, defaults.
@@ -85,6 +95,26 @@ impl Record {
             match entry {
                 Entry::Word(word) => word.holds(),
                 Entry::Dict { version, .. } => version.holds(),
+            }
+        })
+    }
+
+    /// Gives the exported registers their values, and does what must be done each time: whether that passed.
+    ///
+    /// # Safety
+    /// Attached; the record holds, so everything in it is alive.
+    #[inline]
+    pub unsafe fn serve(&self, checks: &Checks, registers: &mut Registers) -> bool {
+        for &(register, value) in &self.exports {
+            registers.values[register as usize] = value;
+        }
+        self.again.iter().all(|again| match again {
+            // SAFETY: the caller's promise.
+            Again::TypeAttr { class, name, value } => unsafe { cpython::type_attr(class.cast(), *name) == *value },
+            Again::Check { register, value, guard } => {
+                registers.values[*register as usize] = *value;
+                // SAFETY: the caller's promise.
+                unsafe { checks.holds(*guard, *register, &registers.values) }
             }
         })
     }
@@ -149,12 +179,14 @@ pub(super) struct Recorder<'py, 'a> {
     root: Raw,
     weak_root: Option<Py<PyAny>>,
     entries: Vec<Entry>,
+    again: Vec<Again>,
     /// Where each dictionary's entry is.
     dicts: FxHashMap<usize, usize>,
     /// Objects whose type and place of `__dict__` are noted; types whose version is.
     classes: FxHashSet<usize>,
     slots: FxHashMap<usize, Raw>,
     versions: FxHashSet<usize>,
+    kept: FxHashSet<usize>,
     keep: Vec<Py<PyAny>>,
 }
 
@@ -166,10 +198,12 @@ impl<'py, 'a> Recorder<'py, 'a> {
             root: ptr::null_mut(),
             weak_root: None,
             entries: Vec::new(),
+            again: Vec::new(),
             dicts: FxHashMap::default(),
             classes: FxHashSet::default(),
             slots: FxHashMap::default(),
             versions: FxHashSet::default(),
+            kept: FxHashSet::default(),
             keep: Vec::new(),
         }
     }
@@ -216,6 +250,7 @@ impl<'py, 'a> Recorder<'py, 'a> {
             weak_root: self.weak_root,
             watch,
             entries: entries.into_boxed_slice(),
+            again: self.again.into_boxed_slice(),
             exports,
             _keep: self.keep,
         })
@@ -236,9 +271,15 @@ impl<'py, 'a> Recorder<'py, 'a> {
                 Read::InstanceDict => self.own_dict(base).is_some(),
                 Read::InstanceAttr(name, hash) => self.own_attr(base, name, hash, value),
                 Read::DictItem(key, hash) => self.key(base, key, hash, value),
-                Read::DictKeyAt(_) => self.whole_dict(base),
+                Read::DictKeyAt(_) => !cpython::is_ordered_dict(base) && self.whole_dict(base),
                 Read::TypeOf => self.class(base),
-                Read::TypeAttr(_) => self.type_version(base),
+                Read::TypeAttr(name) => {
+                    if !self.type_version(base) {
+                        self.keep(value);
+                        self.again.push(Again::TypeAttr { class: base, name, value });
+                    }
+                    true
+                }
                 Read::FunctionCode => self.part(parts::func_code, base),
                 Read::FunctionDefaults => self.part(parts::func_defaults, base),
                 Read::FunctionKwDefaults => self.part(parts::func_kwdefaults, base),
@@ -267,17 +308,31 @@ impl<'py, 'a> Recorder<'py, 'a> {
         }
     }
 
-    /// Notes what a check depended on besides the read of its value.
+    /// Notes what a check depended on besides the read of its value; one for which that can't be noted is done
+    /// again each time.
     ///
     /// # Safety
-    /// Attached; `value` is NULL or live.
-    pub unsafe fn check(&mut self, kind: &GuardKind, check: &Check, value: Raw) -> bool {
+    /// Attached; `value` is NULL or live; it is the register's.
+    pub unsafe fn check(&mut self, checks: &Checks, guard: u32, register: u32, value: Raw) {
+        let (kind, check) = (&checks.guards[guard as usize].kind, &checks.checks[guard as usize]);
+        // SAFETY: the caller's promise.
+        if !unsafe { self.note_check(kind, check, value) } {
+            self.again.push(Again::Check { register, value, guard });
+        }
+    }
+
+    /// # Safety
+    /// As [`Recorder::check`].
+    unsafe fn note_check(&mut self, kind: &GuardKind, check: &Check, value: Raw) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             match (kind, check) {
                 (GuardKind::TypeIs(_), _) => self.class(value),
                 (GuardKind::Equals(expected), _) => equals::is_immutable(expected.as_ptr()) || value == expected.as_ptr(),
-                (GuardKind::DictLength(_) | GuardKind::DictKeys(_), _) => self.whole_dict(value),
+                (GuardKind::DictLength(_), _) => self.whole_dict(value),
+                (GuardKind::DictKeys(keys), _) => {
+                    (keys.len() < 2 || !cpython::is_ordered_dict(value)) && self.whole_dict(value)
+                }
                 (GuardKind::DictHasKey(key) | GuardKind::DictLacksKey(key), Check::Key(hash)) => {
                     let found = cpython::dict_item(value, key.as_ptr(), *hash);
                     self.key(value, key.as_ptr(), *hash, found)
@@ -339,6 +394,12 @@ impl<'py, 'a> Recorder<'py, 'a> {
         unsafe {
             self.class(object);
             let dict = cpython::instance_dict(object);
+            if !dict.is_null() {
+                cpython::settle_dict(object, dict);
+                if !cpython::is_settled(object) {
+                    return None;
+                }
+            }
             let slot = cpython::dict_slot(object);
             if !slot.is_null() {
                 self.entries.push(Entry::Word(Word::pointer(slot.cast_const())));
@@ -382,14 +443,14 @@ impl<'py, 'a> Recorder<'py, 'a> {
         true
     }
 
-    /// The dictionary's keys and their order stay. Only a plain dictionary's order is its own.
+    /// The dictionary's keys stay, and so does their order if it is the dictionary's own (an OrderedDict's isn't).
     ///
     /// # Safety
     /// Attached; the object is live.
     unsafe fn whole_dict(&mut self, dict: Raw) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            if !cpython::is_dict(dict) || cpython::is_ordered_dict(dict) {
+            if !cpython::is_dict(dict) {
                 return false;
             }
             if let Entry::Dict { whole, .. } = self.dict(dict) {
@@ -469,7 +530,9 @@ impl<'py, 'a> Recorder<'py, 'a> {
     /// Attached; the object is NULL or live.
     unsafe fn keep(&mut self, object: Raw) {
         // SAFETY: the caller's promise.
-        if let Some(object) = unsafe { Bound::from_borrowed_ptr_or_opt(self.py, object) } {
+        if let Some(object) = unsafe { Bound::from_borrowed_ptr_or_opt(self.py, object) }
+            && self.kept.insert(object.as_ptr() as usize)
+        {
             self.keep.push(object.unbind());
         }
     }

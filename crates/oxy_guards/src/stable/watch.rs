@@ -134,7 +134,7 @@ impl std::ops::DerefMut for Locked {
 }
 
 /// CPython's call before a change.
-unsafe extern "C" fn on_change(event: DictEvent, dict: *mut PyObject, key: *mut PyObject, _value: *mut PyObject) -> c_int {
+unsafe extern "C" fn on_change(event: DictEvent, dict: *mut PyObject, key: *mut PyObject, value: *mut PyObject) -> c_int {
     let mut registry = registry();
     let Some(dependents) = registry.dependents.get_mut(&(dict as usize)) else {
         if event != DictEvent::Deallocated
@@ -151,6 +151,14 @@ unsafe extern "C" fn on_change(event: DictEvent, dict: *mut PyObject, key: *mut 
         let is_str = !key.is_null() && ptr::eq(cpython::type_of(key), &raw mut ffi::PyUnicode_Type);
         is_str.then(|| cpython::hash(key))
     };
+    // Storing what is there already is announced, too, by some ways to store.
+    // SAFETY: attached; the dictionary is as it was before the change, and the key a str with this hash.
+    if event == DictEvent::Modified
+        && let Some(hash) = hash
+        && unsafe { cpython::dict_item(dict, key, hash) } == value
+    {
+        return 0;
+    }
     dependents.retain(|dependent| {
         let minds = dependent.minds(event, hash);
         if minds {
