@@ -94,13 +94,13 @@ pub fn trace<'py>(
     let bug = |e: PyErr| Failure::Bug(e.to_string());
     let mut tracer = Tracer::new(py, options, decode, known, stop_at).map_err(bug)?;
     let mode = tracer.entry_grad_mode;
-    let state = oxy_guards::GlobalState::current(py).map_err(bug)?;
     let result = run(&mut tracer, entry);
     if known.grad_enabled(py).map_err(bug)? != mode {
         let set = known.torch.bind(py).getattr("_C").and_then(|c| c.getattr("_set_grad_enabled")).map_err(bug)?;
         set.call1((mode,)).map_err(bug)?;
     }
     let finished = result?;
+    let state = oxy_guards::GlobalState::current(py).map_err(bug)?;
     let any = tracer.src(SourceKind::Globals);
     tracer.guards.push(Guard::global_state(&any, state));
     Ok(Segment {
