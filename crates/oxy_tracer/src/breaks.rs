@@ -102,6 +102,11 @@ impl Break {
         let mut text = format!("{}\n", self.reason.title);
         text += &format!("  Explanation: {}\n", self.reason.explanation);
         text += &format!("  Hint: {}\n", self.reason.hint);
+        let logs = self.stack.iter().any(|place| place.file.ends_with("logging/__init__.py"));
+        if logs || self.detail.contains("print") || self.detail.contains("warn") {
+            text += "  Hint: config.reorderable_logging_functions moves such calls to the end of the graph; \
+                     config.ignore_logging_functions leaves them out.\n";
+        }
         text += &format!("  Context: {}\n", self.detail);
         text += &format!("  Id: {} (docs/breaks/{}.md)\n\nfrom user code:\n", self.reason.id, self.reason.id);
         for place in &self.stack {

@@ -372,7 +372,7 @@ impl<'py> Tracer<'py, '_> {
                 if object.getattr("__objclass__")?.is(self.py.get_type::<PyType>()) && name == "__call__" =>
             {
                 let inner = inner.clone();
-                self.call_class(receiver, &inner, args[1..].to_vec(), kwargs)
+                self.type_call(receiver, &inner, args[1..].to_vec(), kwargs)
             }
             _ => {
                 let what = self.describe(receiver);
@@ -481,6 +481,12 @@ impl<'py> Tracer<'py, '_> {
             let args = std::iter::once(callee).chain(args).collect();
             return self.call(function, args, kwargs);
         }
+        self.type_call(callee, class, args, kwargs)
+    }
+
+    /// `type.__call__(class, …)`
+    fn type_call(&mut self, callee: Val, class: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
+        let py = self.py;
         let new = self.guarded_type_lookup(class, "__new__")?;
         let object_new = py.get_type::<PyAny>().getattr("__new__")?;
         let instance = match new {
@@ -548,7 +554,7 @@ impl<'py> Tracer<'py, '_> {
         self.stop(breaks::UNSUPPORTED_CALL, crate::torch_graph::name_of(object))
     }
 
-    fn new_instance(&mut self, class: &Object<'py>) -> R<Val> {
+    pub fn new_instance(&mut self, class: &Object<'py>) -> R<Val> {
         // A class whose instances have a C layout of their own can't be rebuilt from attributes.
         let basic: isize = class.getattr("__basicsize__")?.extract()?;
         let pointer = std::mem::size_of::<usize>() as isize;

@@ -12,6 +12,7 @@ pub mod builtins;
 pub mod calls;
 pub mod code;
 pub mod containers;
+pub mod copying;
 pub mod deques;
 pub mod exits;
 pub mod frame;
@@ -61,6 +62,8 @@ pub struct Segment<'py> {
     /// Where the frame goes on; `None` after a return.
     pub resume: Option<InstrId>,
     pub graph: TorchGraph<'py>,
+    /// Names of the entry frame's slots, for the texts of sources.
+    pub local_names: Vec<String>,
     /// Tensor numbers the graph returns.
     pub outputs: Vec<u32>,
     pub steps: u64,
@@ -100,6 +103,7 @@ pub fn trace<'py>(
         set.call1((mode,)).map_err(bug)?;
     }
     let finished = result?;
+    let local_names = tracer.code(&entry.code).map(|code| code.var_names.clone()).unwrap_or_default();
     let state = oxy_guards::GlobalState::current(py).map_err(bug)?;
     let any = tracer.src(SourceKind::Globals);
     tracer.guards.push(Guard::global_state(&any, state));
@@ -112,6 +116,7 @@ pub fn trace<'py>(
         steps: tracer.steps,
         outer_steps: tracer.outer_steps,
         graph: tracer.graph,
+        local_names,
     })
 }
 
@@ -126,9 +131,13 @@ fn run<'py>(t: &mut Tracer<'py, '_>, entry: &Entry<'py>) -> Result<Finished, Fai
     let entry_locals: Vec<Option<Val>> = frame.locals.clone();
     let capture = t.graph.capture.clone();
     let bug = |e: PyErr| Failure::Bug(e.to_string());
+    // Hooks on saved tensors are for what runs, not for what is traced.
+    let hooks = t.py.import("torch._C._autograd").and_then(|m| m.getattr("_saved_tensors_hooks_set_tracing")).map_err(bug)?;
+    let tracing = hooks.call1((true,)).map_err(bug)?;
     capture.call_method0("enter").map_err(bug)?;
     let outcome = t.run(&mut frame, true);
     capture.call_method0("exit").map_err(bug)?;
+    hooks.call1((tracing,)).map_err(bug)?;
     let outcome = outcome.map_err(|stop| failure(t, stop))?;
     t.guard_overlap().map_err(|stop| rebuild_failure(t, stop))?;
     let resume = match &outcome {

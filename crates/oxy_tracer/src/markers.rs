@@ -79,6 +79,15 @@ impl<'py> Tracer<'py, '_> {
             if self.markers.ignored.contains(object).unwrap_or(false) {
                 return Ok(Some(self.none()));
             }
+            // A bound method, called with its receiver as first argument.
+            if let Some(&receiver) = args.first()
+                && let Kind::Object(receiver) = self.kind(receiver)?.clone_object()
+            {
+                let method = self.known.types(self.py, "MethodType")?.call1((object, receiver))?;
+                if self.markers.ignored.contains(&method).unwrap_or(false) {
+                    return Ok(Some(self.none()));
+                }
+            }
             if self.markers.reorderable.contains(object).unwrap_or(false) {
                 return self.reorder(object, args, kwargs).map(Some);
             }

@@ -5,6 +5,7 @@
 
 mod functions;
 mod methods;
+mod operator_module;
 
 use crate::breaks::{self, R, Reason, Stop};
 use crate::tracer::Tracer;
@@ -104,6 +105,8 @@ pub static TABLE: &[Handler] = &[
     row("_bisect", "bisect_left", Pure),
     row("_bisect", "bisect_right", Pure),
     row("_collections", "_count_elements", Polyfill("count_elements")),
+    row("copy", "deepcopy", Native(f::deepcopy)),
+    row("types", "MethodType", Native(f::method)),
     row("collections", "deque", Native(f::deque)),
     row("sys", "intern", Pure),
     row("itertools", "accumulate", Polyfill("accumulate")),
@@ -215,7 +218,7 @@ pub fn resolve(py: Python<'_>, keep: &mut Vec<Py<PyAny>>) -> PyResult<FxHashMap<
     let operator = py.import("operator")?;
     for name in operator.getattr("__all__")?.try_iter()? {
         let name: String = name?.extract()?;
-        if let (Ok(object), Some(handler)) = (operator.getattr(name.as_str()), functions::operator_handler(&name)) {
+        if let (Ok(object), Some(handler)) = (operator.getattr(name.as_str()), operator_module::operator_handler(&name)) {
             found.entry(object.as_ptr() as usize).or_insert(handler);
             keep.push(object.unbind());
         }
