@@ -40,10 +40,21 @@ def stats() -> dict[str, Any]:
 def set_config(name: str, value: Any) -> None:
     """A knob of ``oxyfuel.config``, or ``"stance"`` with ``(stance, skip_guard_eval_unsafe, force_backend)``."""
 
+class GraphBuilder:
+    """Records ATen operators called on fake tensors; see ``oxyfuel._capture``."""
+
 class Graph:
-    """A captured graph; ``str()`` is its text form."""
+    """A captured ATen graph."""
+
+    num_nodes: int
+    num_constants: int
+    def text(self) -> str: ...
+    def names(self) -> list[str]: ...
+    def run(self, tensors: list[Any]) -> Any:
+        """The outputs for ``[*inputs, *constants]``, by torch's own operators."""
 
 class CompiledGraph:
     def __call__(self, *tensors: Any) -> Any: ...
 
-def compile_graph(graph: Graph, options: dict[str, Any]) -> CompiledGraph: ...
+def compile_graph(graph: Graph, constants: list[Any]) -> CompiledGraph:
+    """Compiles a graph whose last inputs are ``constants``."""

@@ -83,6 +83,7 @@ pub fn compile<'py>(
             let text = format!("the backend returned {}, which can't be called", other.get_type().name()?);
             Err(crate::segment::user_error(py, "BackendCompilerFailed", &text))
         }
+        Err(error) if is_own_error(py, &error) => Err(error),
         Err(error) => {
             let wrapped = py.import("oxyfuel.exc")?.getattr("BackendCompilerFailed")?.call1((backend, error.value(py)));
             match wrapped {
@@ -95,6 +96,14 @@ pub fn compile<'py>(
             }
         }
     }
+}
+
+/// Errors by which a backend speaks to us: no such backend, and "leave this frame alone".
+fn is_own_error(py: Python<'_>, error: &PyErr) -> bool {
+    let exc = py.import("oxyfuel.exc");
+    ["InvalidBackend", "SkipFrame"].iter().any(|name| {
+        exc.as_ref().is_ok_and(|exc| exc.getattr(*name).is_ok_and(|class| error.is_instance(py, &class)))
+    })
 }
 
 /// The backend that the stance puts in place of every other.
@@ -139,7 +148,7 @@ pub fn export<'py>(py: Python<'py>, segment: &Segment<'py>) -> PyResult<Bound<'p
     let inputs = PyList::empty(py);
     for input in &segment.graph.inputs {
         let fake = &segment.graph.fakes[input.number as usize];
-        inputs.append((input.number, input.source.to_string(), fake, &input.object))?;
+        inputs.append((input.number, input.source.describe(&segment.local_names), fake, &input.object))?;
     }
     let fakes = PyList::new(py, &segment.graph.fakes)?;
     fx.call_method1("export", (nodes, inputs, segment.outputs.clone(), fakes))

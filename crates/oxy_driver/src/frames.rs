@@ -91,6 +91,11 @@ fn is_library_code(code: &Bound<'_, PyAny>) -> bool {
     let Ok(file) = code.getattr(pyo3::intern!(py, "co_filename")).and_then(|f| f.extract::<String>()) else {
         return true;
     };
+    // The frame that stands for a callable written in C, or for a module's whole call.
+    let name = code.getattr(pyo3::intern!(py, "co_qualname")).and_then(|n| n.extract::<String>());
+    if name.is_ok_and(|name| name == "calling.<locals>.call") {
+        return false;
+    }
     match crate::skip::library_prefixes(py) {
         Ok(prefixes) => {
             file.starts_with('<')
@@ -98,10 +103,15 @@ fn is_library_code(code: &Bound<'_, PyAny>) -> bool {
                 && file != "<stdin>"
                 && !file.starts_with("<ipython")
                 && !file.starts_with("<test")
-                || prefixes.iter().any(|prefix| file.starts_with(prefix.as_str()))
+                || prefixes.iter().any(|prefix| file.starts_with(prefix.as_str())) && !is_torch_module(&file)
         }
         Err(_) => false,
     }
+}
+
+/// torch's own layers (`nn.Sequential` as the compiled module), but not the machinery of their calls.
+fn is_torch_module(file: &str) -> bool {
+    file.contains("/torch/nn/modules/") && !file.ends_with("/module.py")
 }
 
 struct FrameRun<'py> {

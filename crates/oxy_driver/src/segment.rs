@@ -152,6 +152,10 @@ fn compile_entry<'py>(
     let strict = compiled.options.fullgraph || scope_is_strict(py);
     let runner = match backend::compile(py, engine, compiled, &segment) {
         Ok(runner) => runner,
+        Err(error) if error.get_type(py).name().is_ok_and(|name| name == "SkipFrame") && !strict => {
+            state.set_policy(entry.pc, Policy::Leave);
+            return Attempt::Leave;
+        }
         Err(error) if config.suppress_errors && !strict => {
             crate::log::line(&format!("oxyfuel: {} runs uncompiled: {error}", place(entry)));
             return Attempt::Leave;

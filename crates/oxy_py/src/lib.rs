@@ -91,7 +91,6 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(reset, m)?)?;
     m.add_function(wrap_pyfunction!(stats, m)?)?;
     m.add_function(wrap_pyfunction!(set_config, m)?)?;
-    m.add_class::<oxy_driver::record::GraphBuilder>()?;
-    m.add_class::<oxy_driver::record::PyGraph>()?;
+    oxy_driver::record::register(m)?;
     Ok(())
 }
