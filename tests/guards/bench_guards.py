@@ -8,11 +8,11 @@ from harness import Sources, anything, stress
 from torch_guards import module_guards
 
 
-def bench(name, guards, inputs, locals_, times=2000):
+def bench(name, guards, inputs, locals_):
     program = stress.Program(guards, inputs)
     for _ in range(5):
         assert isinstance(program.run(locals_, anything), list), program.explain(locals_, anything)
-    ns = program.bench(locals_, anything, times)
+    ns = program.bench(locals_, anything)
     print(f"{name:<46} {ns:10.1f} ns  {len(guards):6} guards {len(inputs):6} inputs  sections {program.counts()[:2]}")
     return ns
 
@@ -22,10 +22,10 @@ def main():
     s = Sources()
     x = s.local(0)
     t = torch.empty(8, 4)
-    bench("global state alone", [("GlobalState", x)], [], [], 100000)
-    bench("one tensor", [("Tensor", x, t)], [x], [t], 100000)
-    bench("one tensor, requires grad", [("Tensor", x, t.clone().requires_grad_())], [x], [t.clone().requires_grad_()], 100000)
-    bench("two tensors and an int", [("Tensor", x, t), ("Tensor", s.local(1), t), ("Equals", s.local(2), 3)], [x, s.local(1)], [t, t, 3], 100000)
+    bench("global state alone", [("GlobalState", x)], [], [])
+    bench("one tensor", [("Tensor", x, t)], [x], [t])
+    bench("one tensor, requires grad", [("Tensor", x, t.clone().requires_grad_())], [x], [t.clone().requires_grad_()])
+    bench("two tensors and an int", [("Tensor", x, t), ("Tensor", s.local(1), t), ("Equals", s.local(2), 3)], [x, s.local(1)], [t, t, 3])
     for n in (20, 100, 1000):
         tensors = [torch.empty(8, 4) for _ in range(n)]
         sources = [s.local(i) for i in range(n)]

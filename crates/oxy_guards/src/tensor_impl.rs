@@ -35,7 +35,7 @@ pub struct ImplLayout {
     block: usize,
     /// Bytes from the TensorImpl to `autograd_meta_`.
     autograd: usize,
-    /// Index of the key set: the last word.
+    /// Index of the key set: the last word. Only where it follows the type word are words compared.
     keys: usize,
     /// The key set of an ordinary CPU tensor.
     cpu_keys: u64,
@@ -46,27 +46,32 @@ pub struct ImplLayout {
 /// Bits of the type word above dtype and device: flags, and padding with anything in it.
 const FLAGS: u64 = u64::MAX << 40;
 
-/// What a tensor's words must be.
+/// What a tensor's words must be: those that matter for its number of dimensions.
 #[derive(Clone, Copy)]
 pub struct Words {
-    expected: [u64; WORDS_MAX],
-    mask: [u64; WORDS_MAX],
+    dims: u64,
+    /// Sizes and strides by dimension.
+    extents: [(u64, u64); INLINE_DIMS],
+    offset: u64,
+    offset_mask: u64,
+    kind: u64,
+    kind_mask: u64,
+    keys: u64,
 }
 
 impl Words {
     /// What either tensor's words may be, if they differ in one bit of the flags: then nothing else is let through.
     pub fn merged(&self, other: &Words) -> Option<Words> {
-        let different = self.expected[TYPE] ^ other.expected[TYPE];
-        let elsewhere = (0..WORDS_MAX).any(|index| {
-            self.mask[index] != other.mask[index]
-                || (index != TYPE && (self.expected[index] ^ other.expected[index]) & self.mask[index] != 0)
-        });
-        if elsewhere || different.count_ones() != 1 || different & FLAGS == 0 {
-            return None;
-        }
-        let mut merged = *self;
-        merged.mask[TYPE] &= !different;
-        Some(merged)
+        let same = self.dims == other.dims
+            && self.extents == other.extents
+            && self.offset_mask == other.offset_mask
+            && (self.offset ^ other.offset) & self.offset_mask == 0
+            && self.kind_mask == u64::MAX
+            && other.kind_mask == u64::MAX
+            && self.keys == other.keys;
+        let different = self.kind ^ other.kind;
+        (same && different.count_ones() == 1 && different & FLAGS != 0)
+            .then(|| Words { kind_mask: !different, ..*self })
     }
 }
 
@@ -145,43 +150,45 @@ impl ImplLayout {
         // SAFETY: the caller's promise; all words up to the key set are inside of the TensorImpl.
         unsafe {
             let block = self.block_of(value);
-            // A constant number of words is compared several at a time.
-            if self.keys == TYPE + 1 {
-                let block = &*block.cast::<[u64; TYPE + 2]>();
-                let mut different = 0;
-                for index in 0..block.len() {
-                    different |= (block[index] ^ words.expected[index]) & words.mask[index];
-                }
-                return different == 0;
+            if *block != words.dims {
+                return false;
             }
-            (0..=self.keys).all(|index| (*block.add(index) ^ words.expected[index]) & words.mask[index] == 0)
+            let mut different = ((*block.add(TYPE) ^ words.kind) & words.kind_mask)
+                | (*block.add(self.keys) ^ words.keys)
+                | ((*block.add(OFFSET) ^ words.offset) & words.offset_mask);
+            for (dim, (size, stride)) in words.extents.iter().take(words.dims as usize).enumerate() {
+                different |= (*block.add(SIZES + dim) ^ size) | (*block.add(STRIDES + dim) ^ stride);
+            }
+            different == 0
         }
     }
 
-    /// A tensor's words; those that don't matter for its number of dimensions are masked out. `None` for tensors
-    /// that keep their sizes elsewhere.
+    /// A tensor's words. `None` for tensors that keep their sizes elsewhere.
     ///
     /// # Safety
     /// Attached; `value` is a live tensor.
     pub unsafe fn words(&self, value: *mut PyObject, with_offset: bool) -> Option<Words> {
-        let mut words = Words { expected: [0; WORDS_MAX], mask: [0; WORDS_MAX] };
-        // SAFETY: the caller's promise.
-        let block = unsafe { self.block_of(value) };
-        for index in 0..=self.keys {
-            // SAFETY: inside of the TensorImpl.
-            words.expected[index] = unsafe { *block.add(index) };
-            words.mask[index] = u64::MAX;
+        // SAFETY: the caller's promise; all words up to the key set are inside of the TensorImpl.
+        unsafe {
+            let block = self.block_of(value);
+            let dims = *block;
+            if dims > INLINE_DIMS as u64 || self.keys != TYPE + 1 {
+                return None;
+            }
+            let mut extents = [(0, 0); INLINE_DIMS];
+            for (dim, extent) in extents.iter_mut().take(dims as usize).enumerate() {
+                *extent = (*block.add(SIZES + dim), *block.add(STRIDES + dim));
+            }
+            Some(Words {
+                dims,
+                extents,
+                offset: *block.add(OFFSET),
+                offset_mask: if with_offset { u64::MAX } else { 0 },
+                kind: *block.add(TYPE),
+                kind_mask: u64::MAX,
+                keys: *block.add(self.keys),
+            })
         }
-        let dims = words.expected[0] as usize;
-        if dims > INLINE_DIMS {
-            return None;
-        }
-        words.mask[SIZES + dims..STRIDES].fill(0);
-        words.mask[STRIDES + dims..OFFSET].fill(0);
-        if !with_offset {
-            words.mask[OFFSET] = 0;
-        }
-        Some(words)
     }
 
     /// # Safety

@@ -215,8 +215,8 @@ type Flag = unsafe extern "C" fn() -> bool;
 
 /// torch's C++ functions by their mangled names: a changed signature is a missing symbol. None of them throws.
 struct Functions {
-    torch: &'static Torch,
     c10: Library,
+    grad_mode: Flag,
     inference_mode: Flag,
     default_dtype: unsafe extern "C" fn() -> i8,
     /// at::Context, the process's one.
@@ -256,11 +256,11 @@ impl Functions {
             return functions.as_ref();
         }
         // While torch isn't loaded nothing is remembered.
-        let torch = Torch::load().ok()?;
-        FUNCTIONS.get_or_init(py, || Functions::find(torch)).as_ref()
+        Torch::load().ok()?;
+        FUNCTIONS.get_or_init(py, Functions::find).as_ref()
     }
 
-    fn find(torch: &'static Torch) -> Option<Functions> {
+    fn find() -> Option<Functions> {
         let c10 = Library::find("libc10.so")?;
         let cpu = Library::find("libtorch_cpu.so")?;
         c10.symbol(LOCAL_KEYS)?;
@@ -276,7 +276,7 @@ impl Functions {
         unsafe {
             let context: unsafe extern "C" fn() -> *const c_void = function(&cpu, "_ZN2at13globalContextEv")?;
             Some(Functions {
-                torch,
+                grad_mode: function(&c10, "_ZN3c108GradMode10is_enabledEv")?,
                 inference_mode: function(&c10, "_ZN3c1013InferenceMode10is_enabledEv")?,
                 default_dtype: function(&c10, "_ZN3c1031get_default_dtype_as_scalartypeEv")?,
                 context: context(),
@@ -316,7 +316,7 @@ impl Functions {
         unsafe {
             Native {
                 keys: self.keys(),
-                grad_enabled: self.torch.is_grad_enabled(),
+                grad_enabled: (self.grad_mode)(),
                 inference_mode: (self.inference_mode)(),
                 default_dtype: (self.default_dtype)(),
                 deterministic: (self.deterministic)(self.context),
@@ -338,17 +338,18 @@ impl Functions {
         })
     }
 
-    /// Whether the state is this one. Which devices autocast, and inference mode, are in the keys.
+    /// Whether the state is this one. Which devices autocast, inference mode, and whether there are dispatch modes, are in
+    /// the keys.
     #[inline]
     fn matches(&self, native: &Native) -> bool {
         // SAFETY: getters of thread-local and global state.
         unsafe {
             self.keys() == native.keys
-                && self.torch.is_grad_enabled() == native.grad_enabled
+                && (self.grad_mode)() == native.grad_enabled
                 && (self.default_dtype)() == native.default_dtype
                 && (self.torch_function_state)() == native.torch_function_state
                 && (self.function_modes)() == native.function_modes
-                && (self.dispatch_modes)() == native.dispatch_modes
+                && (native.dispatch_modes == 0 || (self.dispatch_modes)() == native.dispatch_modes)
                 && (self.deterministic)(self.context) == native.deterministic
                 && (self.deterministic_warn_only)(self.context) == native.deterministic_warn_only
                 && (!native.casts

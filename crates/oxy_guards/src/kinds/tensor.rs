@@ -4,24 +4,23 @@
 //! words passes without being asked (see `tensor_impl`). Any difference means asking.
 
 use super::TensorGuard;
-use crate::{cpython, object, object::truth, tensor_impl::{ImplLayout, Words}};
+use crate::{
+    cpython, object,
+    object::truth,
+    program::Raw,
+    tensor_impl::{ImplLayout, Words},
+};
 use oxy_graph::{DeviceType, Layout};
 use oxy_torch::{TensorRef, Torch};
 use pyo3::{ffi::PyObject, prelude::*};
-use std::{cell::Cell, ptr, ptr::NonNull};
+use std::{cell::Cell, ops::Range, ptr, ptr::NonNull};
 
-/// A tensor guard ready to be checked.
+/// What is asked about a tensor, and of whom.
+#[derive(Clone, Copy)]
 pub struct TensorCheck {
     torch: &'static Torch,
     layout: Option<&'static ImplLayout>,
-    /// The words of the last tensor that passed.
-    learned: Cell<Option<Words>>,
 }
-
-// SAFETY: `learned` is only touched by threads that are attached to the one interpreter lock.
-unsafe impl Sync for TensorCheck {}
-// SAFETY: plain data.
-unsafe impl Send for TensorCheck {}
 
 /// A Python tensor as torch sees it.
 ///
@@ -34,46 +33,128 @@ pub unsafe fn view<'a>(torch: &'static Torch, object: NonNull<PyObject>) -> Tens
 
 impl TensorCheck {
     pub fn new(torch: &'static Torch, layout: Option<&'static ImplLayout>) -> TensorCheck {
-        TensorCheck { torch, layout, learned: Cell::new(None) }
+        TensorCheck { torch, layout }
     }
 
+    /// Asks for every fact.
+    ///
     /// # Safety
     /// Attached; `value` is a live object.
-    #[inline]
     pub unsafe fn holds(&self, guard: &TensorGuard, value: *mut PyObject) -> bool {
         // SAFETY: the caller's promise; the exact type makes it a tensor.
         unsafe {
-            if !ptr::addr_eq(cpython::type_of(value), guard.pytype.as_ptr()) {
-                return false;
-            }
-            if let (Some(layout), Some(learned)) = (self.layout, self.learned.as_ptr().as_ref().and_then(Option::as_ref))
-                && layout.matches(learned, value)
-                && layout.requires_grad(value) == guard.requires_grad
-            {
-                return true;
-            }
-            self.ask(guard, value)
+            let Some(object) = NonNull::new(value) else { return false };
+            ptr::addr_eq(cpython::type_of(value), guard.pytype.as_ptr())
+                && differences(view(self.torch, object), guard, self.layout, value).next().is_none()
         }
     }
+}
 
-    /// # Safety
-    /// As [`TensorCheck::holds`]; the value is of the guard's class.
-    #[cold]
-    unsafe fn ask(&self, guard: &TensorGuard, value: *mut PyObject) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let Some(object) = NonNull::new(value) else { return false };
-            if differences(view(self.torch, object), guard, self.layout, value).next().is_some() {
-                return false;
-            }
-            // Whether it is a leaf isn't in the words.
-            if let Some(layout) = self.layout && guard.is_leaf.is_none() {
-                let words = layout.words(value, guard.storage_offset.is_some());
-                let both = self.learned.get().zip(words).and_then(|(old, new)| old.merged(&new));
-                self.learned.set(both.or(words));
-            }
-            true
+/// A tensor guard as the fast way checks it.
+#[derive(Clone, Copy)]
+struct Fast {
+    class: *mut PyObject,
+    register: u32,
+    guard: u32,
+    /// Guards that ask for the same metadata share what was learned.
+    group: u32,
+    requires_grad: bool,
+}
+
+/// The tensor guards of a program, checked in a row.
+pub struct TensorTable {
+    layout: &'static ImplLayout,
+    rows: Vec<Fast>,
+    /// The words of the last tensor that passed, by group.
+    learned: Vec<Cell<Option<Words>>>,
+    /// A guard of each group, to find it by.
+    groups: Vec<TensorGuard>,
+}
+
+// SAFETY: classes are held by the guards; `learned` is only touched by threads that are attached to the one interpreter
+// lock.
+unsafe impl Sync for TensorTable {}
+// SAFETY: as above.
+unsafe impl Send for TensorTable {}
+
+impl TensorTable {
+    pub fn new(layout: &'static ImplLayout) -> TensorTable {
+        TensorTable { layout, rows: Vec::new(), learned: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Adds a row for a guard on a register. Guards on more than words and gradients can't be added.
+    pub fn add(&mut self, guard: &TensorGuard, register: u32, index: u32) -> bool {
+        if guard.is_leaf.is_some() {
+            return false;
         }
+        let same = |known: &TensorGuard| {
+            known.sizes == guard.sizes
+                && known.strides == guard.strides
+                && known.dtype == guard.dtype
+                && known.device == guard.device
+                && known.storage_offset == guard.storage_offset
+                && (known.is_conj, known.is_neg) == (guard.is_conj, guard.is_neg)
+        };
+        let group = self.groups.iter().position(same).unwrap_or_else(|| {
+            self.groups.push(guard.clone());
+            self.learned.push(Cell::new(None));
+            self.groups.len() - 1
+        });
+        self.rows.push(Fast {
+            class: guard.pytype.as_ptr(),
+            register,
+            guard: index,
+            group: group as u32,
+            requires_grad: guard.requires_grad,
+        });
+        true
+    }
+
+    /// (register, guard) of rows.
+    pub fn rows(&self, rows: Range<u32>) -> impl Iterator<Item = (u32, u32)> {
+        self.rows[rows.start as usize..rows.end as usize].iter().map(|row| (row.register, row.guard))
+    }
+
+    pub fn len(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    /// Checks rows: `Err` is the guard that failed. `ask` asks about a guard's value in full.
+    ///
+    /// # Safety
+    /// Attached; the registers of the rows hold live objects or NULL.
+    #[inline]
+    pub unsafe fn check(
+        &self,
+        rows: Range<u32>,
+        values: &[Raw],
+        ask: impl Fn(u32, *mut PyObject) -> bool,
+    ) -> Result<(), u32> {
+        for row in &self.rows[rows.start as usize..rows.end as usize] {
+            let value = values[row.register as usize];
+            // SAFETY: the caller's promise; the exact type makes it a tensor, and no Python code runs meanwhile.
+            unsafe {
+                if value.is_null() || !ptr::addr_eq(cpython::type_of(value), row.class) {
+                    return Err(row.guard);
+                }
+                let learned = &self.learned[row.group as usize];
+                if let Some(words) = &*learned.as_ptr()
+                    && self.layout.matches(words, value)
+                {
+                    if self.layout.requires_grad(value) != row.requires_grad {
+                        return Err(row.guard);
+                    }
+                    continue;
+                }
+                if !ask(row.guard, value) {
+                    return Err(row.guard);
+                }
+                let words = self.layout.words(value, self.groups[row.group as usize].storage_offset.is_some());
+                let both = learned.get().zip(words).and_then(|(old, new)| old.merged(&new));
+                learned.set(both.or(words));
+            }
+        }
+        Ok(())
     }
 }
 

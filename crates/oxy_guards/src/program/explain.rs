@@ -54,6 +54,11 @@ impl GuardProgram {
                     let section = &self.sections[*index as usize];
                     self.visit(py, env, &section.steps, registers, local_names, reasons);
                 }
+                Step::Tensors { start, end } => {
+                    for (register, guard) in self.checks.tensors.iter().flat_map(|table| table.rows(*start..*end)) {
+                        self.explain_guard(py, register, guard, registers, local_names, reasons);
+                    }
+                }
                 Step::Check { register, guard } => self.explain_guard(py, *register, *guard, registers, local_names, reasons),
             }
         }

@@ -16,7 +16,11 @@ pub(crate) use env::Raw;
 
 use crate::{
     Exit, Guard, GuardKind, Recipe, Source,
-    kinds::{Check, GlobalState, no_overlap::OverlapCheck, tensor::TensorCheck},
+    kinds::{
+        Check, GlobalState,
+        no_overlap::OverlapCheck,
+        tensor::{TensorCheck, TensorTable},
+    },
     sources::read::{Read, read},
     stable::Section,
     tensor_impl::{ImplLayout, verified_torch},
@@ -55,12 +59,15 @@ pub(crate) enum Step {
     /// A stable section.
     Section(u32),
     Copy { from: u32, to: u32 },
+    /// Rows of the tensor table.
+    Tensors { start: u32, end: u32 },
 }
 
 /// Guards with what checking them needs.
 pub(crate) struct Checks {
     pub guards: Vec<Guard>,
     pub checks: Vec<Check>,
+    pub tensors: Option<TensorTable>,
 }
 
 impl Checks {
@@ -71,6 +78,20 @@ impl Checks {
         let value = registers.get(register as usize).copied().unwrap_or(ptr::null_mut());
         // SAFETY: the caller's promise; guards and checks are parallel.
         unsafe { self.guards[guard as usize].kind.holds(&self.checks[guard as usize], value, registers) }
+    }
+
+    /// # Safety
+    /// Attached; the registers are NULL or live.
+    #[inline]
+    unsafe fn tensors_hold(&self, start: u32, end: u32, registers: &[Raw]) -> Result<(), FailedGuard> {
+        let Some(table) = &self.tensors else { return Ok(()) };
+        // SAFETY: the caller's promise. A guard's value is what it is asked about.
+        unsafe {
+            let ask = |guard: u32, value: Raw| {
+                self.guards[guard as usize].kind.holds(&self.checks[guard as usize], value, registers)
+            };
+            table.check(start..end, registers, ask).map_err(FailedGuard)
+        }
     }
 }
 
@@ -107,6 +128,23 @@ impl GuardProgram {
         }
         let plan = plan::Planner::new(&guards, &inputs, exit).plan();
         let checks = checks(py, &guards, torch, &plan.registers)?;
+        let mut tensors = torch.and_then(|torch| ImplLayout::get(py, torch)).map(TensorTable::new);
+        let mut steps = Vec::with_capacity(plan.steps.len());
+        for step in plan.steps {
+            let Step::Tensors { start, end } = step else {
+                steps.push(step);
+                continue;
+            };
+            // Guards that the table can't check are checked one by one.
+            let first = tensors.as_ref().map_or(0, TensorTable::len);
+            for &(register, guard) in &plan.tensors[start as usize..end as usize] {
+                let GuardKind::Tensor(metadata) = &guards[guard as usize].kind else { continue };
+                if !tensors.as_mut().is_some_and(|table| table.add(metadata, register, guard)) {
+                    steps.push(Step::Check { register, guard });
+                }
+            }
+            steps.push(Step::Tensors { start: first, end: tensors.as_ref().map_or(0, TensorTable::len) });
+        }
         let exit_registers = exit
             .recipes
             .iter()
@@ -116,10 +154,10 @@ impl GuardProgram {
             })
             .collect();
         let runs_code = guards.iter().any(|guard| matches!(guard.kind, GuardKind::Predicate(_)))
-            || plan.steps.iter().any(|step| matches!(step, Step::Read(step) if step.read.may_run_code()));
+            || steps.iter().any(|step| matches!(step, Step::Read(step) if step.read.may_run_code()));
         Ok(GuardProgram {
-            checks: Checks { guards, checks },
-            steps: plan.steps,
+            checks: Checks { guards, checks, tensors },
+            steps,
             sections: plan.sections,
             register_count: plan.register_count,
             registers: plan.registers,
@@ -164,6 +202,7 @@ impl GuardProgram {
                     }
                     Step::Section(index) => self.sections[*index as usize].run(&self.checks, env, registers)?,
                     Step::Copy { from, to } => registers.values[*to as usize] = registers.values[*from as usize],
+                    Step::Tensors { start, end } => self.checks.tensors_hold(*start, *end, &registers.values)?,
                 }
             }
         }
@@ -192,6 +231,7 @@ impl GuardProgram {
                         }
                     }
                     Step::Copy { from, to } => registers.values[*to as usize] = registers.values[*from as usize],
+                    Step::Tensors { start, end } => self.checks.tensors_hold(*start, *end, &registers.values)?,
                     Step::Section(index) => {
                         let section = &self.sections[*index as usize];
                         section.run(&self.checks, env, registers)?;

@@ -18,6 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub sections: Vec<Section>,
+    /// (register, guard) of tensor guards, in the order of `Step::Tensors`.
+    pub tensors: Vec<(u32, u32)>,
     pub registers: FxHashMap<Source, u32>,
     pub register_count: usize,
 }
@@ -67,6 +69,8 @@ pub(super) struct Planner<'a> {
     /// Sources with a read step, in a section or outside.
     done: FxHashSet<Source>,
     steps: Vec<Step>,
+    /// Tensor guards are checked in a row.
+    table: Vec<(u32, u32)>,
 }
 
 impl<'a> Planner<'a> {
@@ -86,6 +90,7 @@ impl<'a> Planner<'a> {
             register_count: 0,
             done: FxHashSet::default(),
             steps: Vec::new(),
+            table: Vec::new(),
         };
         for guard in guards {
             match &guard.kind {
@@ -141,7 +146,20 @@ impl<'a> Planner<'a> {
         for section in 0..self.drafts.len() as u32 {
             self.need_section(section);
         }
-        for &index in &order[first_late..] {
+        let first_after = order.partition_point(|&index| self.rank(index) <= Rank::Tensor);
+        for &index in &order[first_late..first_after] {
+            match self.guards[index].kind {
+                GuardKind::Tensor(_) => {
+                    let register = self.need(&self.guards[index].source.clone(), index as u32);
+                    self.table.push((register, index as u32));
+                }
+                _ => self.emit(index),
+            }
+        }
+        if !self.table.is_empty() {
+            self.steps.push(Step::Tensors { start: 0, end: self.table.len() as u32 });
+        }
+        for &index in &order[first_after..] {
             self.emit(index);
         }
         let extra: Vec<Source> = self.inputs.iter().chain(exit_sources(self.exit)).cloned().collect();
@@ -165,6 +183,7 @@ impl<'a> Planner<'a> {
         Plan {
             steps: self.steps,
             sections,
+            tensors: self.table,
             registers: self.registers,
             register_count: self.register_count as usize,
         }

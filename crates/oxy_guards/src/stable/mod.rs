@@ -151,7 +151,7 @@ impl Section {
                             return Err(FailedGuard(*guard));
                         }
                     }
-                    Step::Section(_) | Step::Copy { .. } => {}
+                    Step::Section(_) | Step::Copy { .. } | Step::Tensors { .. } => {}
                 }
             }
             if !state.hopeless.get() && self.is_time_to_record(root) {
@@ -224,7 +224,7 @@ impl Section {
                         recorder.check(checks, *guard, *register, value(*register));
                         true
                     }
-                    Step::Section(_) | Step::Copy { .. } => false,
+                    Step::Section(_) | Step::Copy { .. } | Step::Tensors { .. } => false,
                 };
                 if !complete {
                     break;

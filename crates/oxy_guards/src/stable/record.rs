@@ -57,6 +57,8 @@ pub(super) struct Record {
     root: Raw,
     weak_root: Option<Py<PyAny>>,
     watch: Option<Watch>,
+    /// All there is to compare where dictionaries are watched.
+    words: Box<[Word]>,
     entries: Box<[Entry]>,
     again: Box<[Again]>,
     /// Values of registers that others use.
@@ -88,6 +90,10 @@ impl Record {
     #[inline]
     pub unsafe fn holds(&self) -> bool {
         if self.watch.as_ref().is_some_and(Watch::is_stale) {
+            return false;
+        }
+        // SAFETY: while no watched dictionary changes, all objects are alive.
+        if !self.words.iter().all(|word| unsafe { word.holds() }) {
             return false;
         }
         // SAFETY: an entry is readable if those before it hold, which is checked first.
@@ -233,8 +239,12 @@ impl<'py, 'a> Recorder<'py, 'a> {
         }
         // SAFETY: attached; the dictionaries were read just now.
         let watch = unsafe { Watch::start(&uses) };
+        let mut words = Vec::new();
         if watch.is_some() {
-            entries.retain(|entry| matches!(entry, Entry::Word(_)));
+            words.extend(entries.drain(..).filter_map(|entry| match entry {
+                Entry::Word(word) => Some(word),
+                Entry::Dict { .. } => None,
+            }));
         } else {
             for (index, (_, of_dict, _)) in dicts.into_iter().zip(uses) {
                 if let Entry::Dict { uses, .. } = &mut entries[index] {
@@ -249,6 +259,7 @@ impl<'py, 'a> Recorder<'py, 'a> {
             root: self.root,
             weak_root: self.weak_root,
             watch,
+            words: words.into_boxed_slice(),
             entries: entries.into_boxed_slice(),
             again: self.again.into_boxed_slice(),
             exports,
