@@ -81,7 +81,9 @@ pub fn compile<'py>(
         Ok(callable) if callable.is_callable() => Ok(Runner::Python(callable.unbind())),
         Ok(other) => {
             let text = format!("the backend returned {}, which can't be called", other.get_type().name()?);
-            Err(crate::segment::user_error(py, "BackendCompilerFailed", &text))
+            let inner = pyo3::exceptions::PyTypeError::new_err(text);
+            let class = py.import("oxyfuel.exc")?.getattr("BackendCompilerFailed")?;
+            Err(PyErr::from_value(class.call1((backend, inner.value(py)))?))
         }
         Err(error) if is_own_error(py, &error) => Err(error),
         Err(error) => {
