@@ -340,6 +340,14 @@ impl<'py> Tracer<'py, '_> {
             true => self.container_part(receiver)?.unwrap_or(receiver),
             false => receiver,
         };
+        if container != receiver && name == "__getitem__" && args.len() == 2 && self.dict_get(container, args[1])?.is_none() {
+            // A class derived from dict may say what a missing key gives.
+            let of = self.type_of(receiver)?;
+            if self.guarded_type_lookup(&of, "__missing__")?.is_some() {
+                let method = self.get_attr(receiver, "__missing__")?;
+                return self.call(method, vec![args[1]], Vec::new());
+            }
+        }
         if let Some(val) = self.container_method(container, &name, &args[1..], &kwargs)? {
             return Ok(val);
         }
