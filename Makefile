@@ -14,7 +14,8 @@ RUN := PYTHONPATH=$(CURDIR)/python $(VENV_PYTHON)
 CARGO := PYO3_PYTHON=$(VENV_PYTHON) cargo
 
 WORKERS ?= 2
-SUITES ?= tests/conformance tests/cases tests/surface tests/models tests/capture tests/fuzz tests/numerics tests/trace
+SUITES ?= tests/conformance tests/cases tests/surface tests/models \
+  tests/capture tests/fuzz tests/numerics tests/trace
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --max-worker-restart=1000
 # scripts that prove the frame driver, the decoder and the guards on one interpreter without torch
 FRAME_TESTS := tests/frames/run.sh crates/oxy_bytecode/tests/run_stdlib.sh tests/guards/run.sh

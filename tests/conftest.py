@@ -18,7 +18,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 EXPECTED = TESTS / "expected_failures"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-SUITES = ("conformance/tracing", "cases", "surface", "models")
+SUITES = ("conformance/tracing", "cases", "surface", "models", "capture", "trace", "numerics", "fuzz")
 
 
 def pytest_addoption(parser):
