@@ -340,7 +340,8 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
-    /// A whole-tensor in-place operator on a storage of our own: the root gets another expression.
+    /// A whole-tensor in-place operator: on a storage of our own the root gets another expression, into an input it is
+    /// stored at once.
     fn compute_in_place(&mut self, node: &Node, def: &'static OpDef) -> Result<bool, LowerError> {
         let Some(&Arg::Value(v)) = node.args.first() else { return Ok(false) };
         if node.outputs != [Some(v)] {
@@ -353,9 +354,11 @@ impl<'g> Lowering<'g> {
             && meta.storage_offset == of.storage_offset
             && is_dense(&meta.sizes, &meta.strides)
             && is_dense(&of.sizes, &of.strides);
-        if !state.fresh || !is_whole {
+        let input = state.owned.filter(|_| self.graph.inputs.contains(&root));
+        if !is_whole || of.numel() == 0 || (!state.fresh && input.is_none()) {
             return Ok(false);
         }
+        let is_fresh = state.fresh;
         let Some(results) = self.body(node, def) else { return Ok(false) };
         let [t] = results[..] else { return Ok(false) };
         // From the view's sizes back to the root's.
@@ -368,6 +371,13 @@ impl<'g> Lowering<'g> {
                 t = self.exprs.view(t, meta.strides.clone(), of.sizes.clone(), of.strides.clone(), 0);
             }
             self.costs.update(&self.exprs);
+        }
+        if !is_fresh {
+            let Some(value) = input else { return Ok(false) };
+            self.store_readers(&[root])?;
+            self.overwrite(t, root, value)?;
+            self.wrote(&[root]);
+            return Ok(true);
         }
         if let Some(state) = self.roots.get_mut(&root) {
             state.t = Some(t);

@@ -10,7 +10,8 @@ use crate::{
     lowering::Lowering,
     points::{Place, Points, Unfit},
 };
-use oxy_graph::{ValueId, meta::Dims};
+use indexmap::IndexMap;
+use oxy_graph::{Arg, ValueId, meta::Dims};
 use oxy_ops::{Kind, T};
 use rustc_hash::FxHashSet;
 
@@ -131,6 +132,44 @@ impl Lowering<'_> {
             }
         }
         Err(LowerError::Internal("storing parts doesn't end".to_owned()))
+    }
+
+    /// Stores an expression into the memory of a root that holds other contents, which the expression may read.
+    pub(crate) fn overwrite(&mut self, t: T, root: ValueId, value: ValueId) -> Result<(), LowerError> {
+        let meta = self.new_meta(root);
+        let place = Place { value, dtype: meta.dtype, strides: meta.strides.clone(), offset: 0 };
+        for _ in 0..1000 {
+            let points = match self.unfolder().unfold(&[t], &meta.sizes) {
+                Ok(points) => points,
+                Err(Unfit::Needs(needs)) => {
+                    self.store_needs(needs)?;
+                    continue;
+                }
+                Err(Unfit::Bug(what)) => return Err(LowerError::Internal(what.to_owned())),
+            };
+            // Elementwise, each element is read before it is written; anything else needs a copy.
+            let is_elementwise = !points.has_reduce()
+                && points.points.iter().all(|point| match &point.load {
+                    Some(load) if load.value == value => *load == place && point.idx == points.root_idx,
+                    _ => true,
+                });
+            if is_elementwise {
+                let stores = requests_at_root(&points, &[Request { t, place }]);
+                return self.launch(&points, stores);
+            }
+            let copy = self.temporary(meta);
+            self.program.steps.push(Step::Allocate { value: copy });
+            let stores = requests_at_root(&points, &[Request { t, place: Place { value: copy, ..place } }]);
+            self.launch(&points, stores)?;
+            self.program.steps.push(Step::Call {
+                target: "aten.copy_.default".to_owned(),
+                args: vec![Arg::Value(value), Arg::Value(copy)],
+                kwargs: IndexMap::new(),
+                outputs: vec![Some(value)],
+            });
+            return Ok(());
+        }
+        Err(LowerError::Internal("overwriting doesn't end".to_owned()))
     }
 
     fn note_place(&mut self, request: &Request) {

@@ -92,14 +92,16 @@ impl<'a> OpCx<'a> {
         }
     }
 
-    /// A Python number as f64.
+    /// A Python number as f64; None also if the dtype of result 0 can't hold it, where many operators raise.
     pub fn float(&self, name: &str) -> Option<f64> {
-        match self.arg(name)? {
-            Arg::Float(x) => Some(*x),
-            Arg::Int(i) => Some(*i as f64),
-            Arg::Bool(b) => Some(f64::from(u8::from(*b))),
-            _ => None,
-        }
+        let x = match self.arg(name)? {
+            Arg::Float(x) => *x,
+            Arg::Int(i) => *i as f64,
+            Arg::Bool(b) => f64::from(u8::from(*b)),
+            _ => return None,
+        };
+        let largest = self.outputs.first().map_or(f64::INFINITY, |meta| largest_float(meta.dtype));
+        (!x.is_finite() || x.abs() <= largest).then_some(x)
     }
 
     pub fn string(&self, name: &str) -> Option<&str> {
@@ -184,21 +186,10 @@ impl<'a> OpCx<'a> {
     }
 
     /// The operand's values as values of `dtype`, in compute type, broadcast to result i's sizes.
-    /// None if a Python integer doesn't fit (eager has its own ways then).
+    /// None if a Python number doesn't fit (eager has its own ways then).
     pub fn as_dtype(&mut self, operand: &Operand, dtype: DType, out: usize) -> Option<T> {
-        if operand.wrapped && operand.dtype == DType::I64 && !dtype.is_floating_point() {
-            let Kind::Int(x) = self.exprs.get(operand.t).kind else { return None };
-            let (low, high) = match dtype {
-                DType::U8 => (0, 255),
-                DType::I8 => (-128, 127),
-                DType::I16 => (-32768, 32767),
-                DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-                DType::Bool => (0, 1),
-                _ => (i64::MIN, i64::MAX),
-            };
-            if x < low || x > high {
-                return None;
-            }
+        if operand.wrapped && !fits(&self.exprs.get(operand.t).kind, dtype) {
+            return None;
         }
         let t = self.exprs.convert(operand.t, dtype)?;
         let sizes = &self.outputs.get(out)?.sizes;
@@ -240,5 +231,41 @@ impl<'a> OpCx<'a> {
     pub fn arithmetic(&self, operands: &[&Operand]) -> Option<DType> {
         let dtype = common_dtype(operands)?;
         (self.is_in_place() || self.outputs.first()?.dtype == dtype).then_some(dtype)
+    }
+}
+
+/// Whether a dtype holds a number: in range, integers for integers.
+fn fits(number: &Kind, dtype: DType) -> bool {
+    let (low, high) = match dtype {
+        DType::U8 => (0, 255),
+        DType::I8 => (-128, 127),
+        DType::I16 => (-32768, 32767),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::Bool => (0, 1),
+        _ => (i64::MIN, i64::MAX),
+    };
+    match number {
+        Kind::Int(x) if dtype.is_floating_point() => (*x as f64).abs() <= largest_float(dtype),
+        Kind::Int(x) => (low..=high).contains(x),
+        Kind::Float(bits) => {
+            let x = f64::from_bits(*bits);
+            if dtype.is_floating_point() {
+                !x.is_finite() || x.abs() <= largest_float(dtype)
+            } else {
+                // Any float is a truth value; for integers it must be in range, whatever becomes of its fraction.
+                dtype.is_bool() || (x >= low as f64 && x < high as f64)
+            }
+        }
+        _ => false,
+    }
+}
+
+/// The largest finite number of a float dtype.
+fn largest_float(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => f64::from_bits(0x47ef_e000_0000_0000),
+        DType::F32 => f64::from(f32::MAX),
+        _ => f64::INFINITY,
     }
 }

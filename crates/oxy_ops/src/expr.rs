@@ -224,7 +224,7 @@ impl Exprs {
 
     /// Rounds to a dtype's precision if that is narrower than its compute type.
     pub fn round(&mut self, t: T, dtype: DType) -> T {
-        if !is_narrow(dtype) {
+        if !is_narrow(dtype) || self.is_exact(t, dtype, 8) {
             return t;
         }
         let expr = self.get(t);
@@ -258,6 +258,33 @@ impl Exprs {
         let ty = compute_ty(dtype)?;
         let t = self.cast(t, ty);
         Some(self.round(t, dtype))
+    }
+
+    /// Whether a float dtype holds the values exactly, because what they are made from is and no step rounds.
+    fn is_exact(&self, t: T, dtype: DType, depth: u32) -> bool {
+        if depth == 0 || !dtype.is_floating_point() {
+            return false;
+        }
+        let is_exact = |t: &T| match &self.get(*t).kind {
+            Kind::Float(bits) => {
+                let x = f64::from_bits(*bits);
+                let rounded = match dtype {
+                    DType::BF16 => half::bf16::from_f64(x).to_f64(),
+                    _ => half::f16::from_f64(x).to_f64(),
+                };
+                rounded == x
+            }
+            _ => self.is_exact(*t, dtype, depth - 1),
+        };
+        match &self.get(t).kind {
+            Kind::Round(d, _) | Kind::Buffer { dtype: d, .. } => *d == dtype,
+            Kind::View { of, .. } => is_exact(of),
+            Kind::Op(ScalarOp::Neg | ScalarOp::Abs | ScalarOp::Relu | ScalarOp::Minimum | ScalarOp::Maximum, args) => {
+                args.iter().all(is_exact)
+            }
+            Kind::Op(ScalarOp::Select, args) => args.iter().skip(1).all(is_exact),
+            _ => false,
+        }
     }
 
     /// Broadcasts by torch's rule (aligned at the last dimension).

@@ -1,6 +1,9 @@
 //! Elementwise operators of three operands: selection, clamping, interpolation, fused multiply-add.
 
-use super::activation::{at_least, at_most};
+use super::{
+    activation::{at_least, at_most},
+    pointwise_binary::has_scalar_ties,
+};
 use crate::{
     Body, OpCx, OpDef,
     def::BodyFn,
@@ -119,7 +122,9 @@ fn clamp_to(
 ) -> Option<Vec<T>> {
     let all: Vec<_> = std::iter::once(&x).chain(&low).chain(&high).collect();
     let dtype = cx.arithmetic(&all)?;
-    if dtype.is_bool() {
+    // Without bounds, eager raises.
+    let has_tensors = low.iter().chain(&high).any(|bound| !bound.wrapped);
+    if dtype.is_bool() || all.len() == 1 || (has_tensors && has_scalar_ties(cx, dtype)) {
         return None;
     }
     let mut y = cx.as_dtype(&x, dtype, 0)?;
@@ -140,7 +145,6 @@ fn clamp_to(
 fn clamp_tensor(cx: &mut OpCx) -> Option<Vec<T>> {
     let x = cx.tensor("self")?;
     let (low, high) = (cx.optional_tensor("min")?, cx.optional_tensor("max")?);
-    // Signed zeros of min/max differ between vector and scalar code in eager, too.
     compute_ty(x.dtype)?;
     clamp_to(cx, x, low, high)
 }
