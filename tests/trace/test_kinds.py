@@ -237,3 +237,40 @@ def test_every_break_has_a_page():
     root = pathlib.Path(__file__).parents[2]
     ids = re.findall(r'"(OX\d{4})"', (root / "crates/oxy_tracer/src/breaks.rs").read_text())
     assert ids and {f"{i}.md" for i in ids} == {p.name for p in (root / "docs/breaks").glob("OX*.md")}
+
+
+def test_autocast_is_captured_and_left_again():
+    w = torch.ones(4, 4)
+
+    def f(x):
+        a = x.view(1, 4) @ w
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            b = x.view(1, 4) @ w
+        return a, b, x.view(1, 4) @ w
+
+    for backend in ("eager", None):
+        compiled = oxyfuel.compile(f, fullgraph=True, **({"backend": backend} if backend else {}))
+        for _ in range(2):
+            assert [t.dtype for t in compiled(X)] == [torch.float32, torch.bfloat16, torch.float32]
+            assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_thread_state_reaches_over_a_break(backend):
+    w = torch.ones(4, 4, requires_grad=True)
+    seen = []
+
+    def f(x):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            a = x.view(1, 4) @ w
+            oxyfuel.graph_break()
+            seen.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+            b = x.view(1, 4) @ w
+        return a, b, x.view(1, 4) @ w
+
+    compiled = oxyfuel.compile(f, **({"backend": "eager"} if backend == "eager" else {}))
+    for _ in range(2):
+        got = compiled(X)
+        assert [(t.dtype, t.requires_grad) for t in got] == [(t.dtype, t.requires_grad) for t in f(X)]
+        assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    assert set(seen) == {(False, True)}

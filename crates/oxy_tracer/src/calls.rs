@@ -220,6 +220,7 @@ impl<'py> Tracer<'py, '_> {
                 crate::builtins::Literal::None => Ok(self.none()),
                 crate::builtins::Literal::Bool(value) => Ok(self.bool(*value)),
             },
+            Action::State => self.call_state(object, args, kwargs),
             Action::Polyfill(name) => {
                 let function = self.py.import("oxyfuel.polyfills")?.getattr(*name)?;
                 let function = self.existing(function);
@@ -231,6 +232,33 @@ impl<'py> Tracer<'py, '_> {
                 self.inline(callee, args, kwargs)
             }
         }
+    }
+
+    /// A setter of the thread's state.
+    fn call_state(&mut self, object: &Object<'py>, args: Vec<Val>, kwargs: Kwargs) -> R<Val> {
+        let name = crate::torch_graph::name_of(object);
+        let arguments = match self.all_to_python(&args)? {
+            Some(arguments)
+                if kwargs.is_empty()
+                    && arguments.iter().all(|a| a.extract::<&str>().map_or(true, |device| device == "cpu" || device == "cuda")) =>
+            {
+                arguments
+            }
+            _ => return self.stop(breaks::BACKEND_STATE, name),
+        };
+        let result = match object.call1(PyTuple::new(self.py, &arguments)?) {
+            Ok(result) => result,
+            Err(error) => return self.raise_py(error),
+        };
+        let places = self.places();
+        self.graph.calls.push(crate::torch_graph::Call {
+            callable: object.clone(),
+            args: arguments.into_iter().map(crate::torch_graph::CallArg::Object).collect(),
+            kwargs: Vec::new(),
+            out: crate::torch_graph::Out::Other,
+            places,
+        });
+        self.fresh(result)
     }
 
     /// A pure function on constants: called for real.

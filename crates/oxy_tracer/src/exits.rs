@@ -447,17 +447,13 @@ impl<'t, 'py, 'a> ExitBuilder<'t, 'py, 'a> {
             let (object, value) = (self.object(&scope), self.object(&value));
             self.effects.push(Effect::SetAttr { object, name: PyObj::new(&self.t.interned(field)), value });
         }
-        let mode = self.t.known.grad_enabled(self.t.py)?;
-        if mode != self.t.entry_grad_mode {
-            let torch_c = self.t.known.torch.bind(self.t.py).getattr("_C")?;
-            let object = self.object(&torch_c);
-            let flag = self.t.bool(mode);
-            let args = vec![self.recipe(flag)?];
-            self.effects.push(Effect::CallMethod {
-                object,
-                name: PyObj::new(&self.t.interned("_set_grad_enabled")),
-                args,
-            });
+        if let Some((before, after)) = self.t.thread_state.clone()
+            && !before.eq(&after)?
+        {
+            let polyfills = self.t.py.import("oxyfuel.polyfills")?.into_any();
+            let (object, state) = (self.object(&polyfills), self.object(&after));
+            let name = PyObj::new(&self.t.interned("set_thread_state"));
+            self.effects.push(Effect::CallMethod { object, name, args: vec![state] });
         }
         for (function, args, kwargs) in std::mem::take(&mut self.t.late_calls) {
             let mut object = self.object(&function);

@@ -134,8 +134,12 @@ fn run<'py>(t: &mut Tracer<'py, '_>, entry: &Entry<'py>) -> Result<Finished, Fai
     // Hooks on saved tensors are for what runs, not for what is traced.
     let hooks = t.py.import("torch._C._autograd").and_then(|m| m.getattr("_saved_tensors_hooks_set_tracing")).map_err(bug)?;
     let tracing = hooks.call1((true,)).map_err(bug)?;
+    let state = t.py.import("oxyfuel.polyfills").and_then(|m| m.getattr("thread_state")).map_err(bug)?;
+    let before = state.call0().map_err(bug)?;
     capture.call_method0("enter").map_err(bug)?;
     let outcome = t.run(&mut frame, true);
+    let after = state.call0().map_err(bug)?;
+    t.thread_state = Some((before, after));
     capture.call_method0("exit").map_err(bug)?;
     hooks.call1((tracing,)).map_err(bug)?;
     let outcome = outcome.map_err(|stop| failure(t, stop))?;

@@ -80,6 +80,8 @@ pub struct Tracer<'py, 'a> {
     pub identity_matters: bool,
     /// Grad mode when the segment was entered.
     pub entry_grad_mode: bool,
+    /// The thread's grad mode and autocast state at the entry and at the end of the trace.
+    pub thread_state: Option<(Object<'py>, Object<'py>)>,
     pub markers: Markers<'py>,
     /// Scope fields now, and when the segment was entered.
     pub scope: Scope<'py>,
@@ -103,6 +105,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
             entry_scope: scope.clone(),
             scope,
             late_calls: Vec::new(),
+            thread_state: None,
             py,
             options,
             decode,

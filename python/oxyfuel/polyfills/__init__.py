@@ -2,6 +2,8 @@
 
 import inspect
 import types
+
+import torch
 from collections import OrderedDict
 
 
@@ -253,3 +255,34 @@ def zip_longest(*iterables, fillvalue=None):
                         return
             values.append(value)
         yield tuple(values)
+
+
+# --- the thread's state of torch --------------------------------------------------------------
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def thread_state():
+    """Grad mode and autocast, as ``set_thread_state`` takes them."""
+    autocast = tuple([(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _AUTOCAST_DEVICES])
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return torch.is_grad_enabled(), autocast, torch.is_autocast_cache_enabled(), nesting
+
+
+def set_thread_state(state):
+    grad_enabled, autocast, cache_enabled, nesting = state
+    now = thread_state()
+    if now == state:
+        return
+    torch._C._set_grad_enabled(grad_enabled)
+    for kind, (enabled, dtype), (was_enabled, _) in zip(_AUTOCAST_DEVICES, autocast, now[1], strict=True):
+        if enabled or was_enabled:
+            torch.set_autocast_dtype(kind, dtype)
+            torch.set_autocast_enabled(kind, enabled)
+    torch.set_autocast_cache_enabled(cache_enabled)
+    for _ in range(now[3], nesting):
+        torch.autocast_increment_nesting()
+    for _ in range(nesting, now[3]):
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()

@@ -30,6 +30,8 @@ pub enum Action {
     Torch,
     Break(&'static Reason),
     Constant(Literal),
+    /// Sets state of the thread: done for real while tracing, and a call of the graph; the exit sees to the rest.
+    State,
     /// A Python function of `oxyfuel.polyfills` is traced instead.
     Polyfill(&'static str),
     /// Traced through, although a rule would make it a leaf.
@@ -143,6 +145,15 @@ pub static TABLE: &[Handler] = &[
     row("torch", "get_default_dtype", Pure),
     row("torch", "is_autocast_enabled", Pure),
     row("torch", "get_autocast_dtype", Pure),
+    row("torch", "set_autocast_enabled", State),
+    row("torch", "set_autocast_dtype", State),
+    row("torch", "set_autocast_cache_enabled", State),
+    row("torch", "autocast_increment_nesting", State),
+    row("torch", "autocast_decrement_nesting", State),
+    row("torch", "clear_autocast_cache", State),
+    row("torch._C", "_is_autocast_available", Pure),
+    row("torch._C", "_get_privateuse1_backend_name", Pure),
+    row("torch._C", "_is_torch_function_mode_enabled", Pure),
     row("torch", "get_autocast_cpu_dtype", Pure),
     row("torch", "is_autocast_cache_enabled", Pure),
     row("torch", "is_autocast_cpu_enabled", Pure),
