@@ -2,7 +2,7 @@
 
 use crate::backend::Runner;
 use crate::cache::CodeState;
-use crate::compiled::{Activation, Compiled};
+use crate::compiled::{self, Activation, Compiled};
 use crate::engine::engine;
 use crate::frames::DRIVER;
 use oxy_bytecode::InstrId;
@@ -60,6 +60,7 @@ impl Target {
             return Ok(target);
         };
         let signature = Signature::of(&function)?;
+        engine(py).add_target(function.getattr("__code__")?.cast()?)?;
         Ok(Target {
             callable: callable.clone().unbind(),
             function: Some(function.unbind()),
@@ -199,8 +200,10 @@ pub fn call<'py>(
     let hook = oxy_frames::hook::install(py, &DRIVER)?;
     let result = {
         let _active = Activation::enter(Some(compiled.clone()));
+        compiled::announce(target.signature.code);
         target.callable.bind(py).call(args, kwargs)
     };
+    compiled::announce(0);
     drop(hook);
     result.map(Bound::unbind)
 }

@@ -59,6 +59,25 @@ thread_local! {
     static ACTIVE: RefCell<Active> = const { RefCell::new(Vec::new()) };
 }
 
+thread_local! {
+    /// The code of the function that a compiled callable is about to call, until its frame is seen.
+    static CALLED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Announces the frame of a compiled callable's own function: it is compiled wherever its code comes from.
+pub fn announce(code: usize) {
+    CALLED.set(code);
+}
+
+/// Whether a frame of this code is the one announced; it is from then on no longer.
+pub fn take_announced(code: usize) -> bool {
+    let announced = CALLED.get() == code;
+    if announced {
+        CALLED.set(0);
+    }
+    announced
+}
+
 /// Makes `compiled` the active one of this thread while the guard lives.
 pub struct Activation(());
 

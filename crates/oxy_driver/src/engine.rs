@@ -7,6 +7,7 @@ use oxy_tracer::code::{Decoded, decode};
 use oxy_tracer::well_known::WellKnown;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::types::PyCode;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
@@ -21,6 +22,9 @@ pub struct Engine {
     native: PyOnceLock<Result<NativeState, String>>,
     /// Decoded code by address, with the object itself so that the address isn't reused.
     decoded: Mutex<DecodedByAddress>,
+    /// Addresses of the code of functions that were compiled: not to be marked as skipped. The code objects live as long
+    /// as their entries in use; a stale address costs a look at a frame.
+    targets: Mutex<rustc_hash::FxHashSet<usize>>,
     /// Live compiled callables, for `reset`.
     compiled: Mutex<Vec<Weak<crate::compiled::Compiled>>>,
 }
@@ -40,6 +44,7 @@ impl Engine {
             known: PyOnceLock::new(),
             native: PyOnceLock::new(),
             decoded: Mutex::default(),
+            targets: Mutex::default(),
             compiled: Mutex::default(),
         }
     }
@@ -67,6 +72,16 @@ impl Engine {
         let decoded = Arc::new(decode(code)?);
         self.decoded.lock().insert(address, (code.clone().unbind(), decoded.clone()));
         Ok(decoded)
+    }
+
+    /// Notes that a function with this code was compiled.
+    pub fn add_target(&self, code: &Bound<'_, PyCode>) -> PyResult<()> {
+        self.targets.lock().insert(code.as_ptr() as usize);
+        oxy_frames::code_extra::set(code, oxy_frames::Mark::Unknown)
+    }
+
+    pub fn is_target(&self, code: usize) -> bool {
+        self.targets.lock().contains(&code)
     }
 
     pub fn register(&self, compiled: &Arc<crate::compiled::Compiled>) {

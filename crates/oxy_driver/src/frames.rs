@@ -33,15 +33,17 @@ impl FrameHandler for Driver {
         if let Some(recursive) = disabled::kind_of(frame) {
             return disabled::evaluate(engine(py), compiled, frame, recursive);
         }
-        if matches!(mark, Mark::Unknown) {
-            let code = frame.code().to_owned();
-            if is_library_code(code.as_any()) {
-                // Marking is an optimisation; failing to mark costs a lookup the next time.
-                _ = code_extra::set(&code, Mark::Skip);
-                return plain(frame);
-            }
-        }
         let engine = engine(py);
+        let code = frame.code().to_owned();
+        let address = code.as_ptr() as usize;
+        if !compiled::take_announced(address) && matches!(mark, Mark::Unknown) && is_library_code(code.as_any()) {
+            // Marking is an optimisation; failing to mark costs a lookup the next time. A function that somebody
+            // compiled can't be skipped for everybody.
+            if !engine.is_target(address) {
+                _ = code_extra::set(&code, Mark::Skip);
+            }
+            return plain(frame);
+        }
         let state = {
             let code = frame.code().to_owned().into_any();
             compiled.code_state(engine, &code)
