@@ -17,6 +17,7 @@ operator whose result depends on data raises ``DataDependent``; one that can't b
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -471,7 +472,7 @@ def _build(result: Any, fakes: list[Fake], is_view: bool) -> Any:
 def _infer(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
     """The results of an operator that was not met before."""
     device = _common_device(fakes)
-    run_bytes_max = _RUN_BYTES_MAX
+    run_bytes_max = _RUN_BYTES_MAX if "torch._dynamo" in sys.modules else _RUN_ALONE_BYTES_MAX
     if device is not None and op.rule is not None:
         try:
             result = op.rule(*_metas(args), **_metas(kwargs))
@@ -504,6 +505,8 @@ def _infer(op: _Operator, args: Any, kwargs: Any, fakes: list[Fake]) -> Any:
 
 _RUN_BYTES_MAX = 1 << 22
 """Size of arguments up to which an operator without rule runs on zeros."""
+_RUN_ALONE_BYTES_MAX = 1 << 26
+"""The same while torch's fake tensors are not in use: they take seconds to load."""
 _RUN_WRONG_BYTES_MAX = 1 << 28
 """The same for a call that seems wrong."""
 
