@@ -140,7 +140,7 @@ def test_kinds_of_callables(backend):
     torch.testing.assert_close(compile(torch.sin)(X), X.sin())
     torch.testing.assert_close(compile(functools.partial(plain, scale=5.0))(X), X * 5)
     torch.testing.assert_close(compile(lambda x: x.exp())(X), X.exp())
-    assert len(backend.graphs) == 8
+    assert len(backend.graphs) == 7  # method is called twice
 
 
 def test_copy_and_pickle_of_compiled_functions():
