@@ -9,11 +9,6 @@ import weakref
 
 from harness import UNBOUND, Checker, Sources, anything, passes, run_tests, stress, torch
 
-try:
-    import torch.nn as nn
-except ImportError:
-    nn = None
-
 
 # ---- guard kinds -------------------------------------------------------------------------------------------------------
 

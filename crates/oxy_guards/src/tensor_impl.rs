@@ -71,7 +71,7 @@ impl Words {
             && self.keys == other.keys;
         let different = self.kind ^ other.kind;
         (same && different.count_ones() == 1 && different & FLAGS != 0)
-            .then(|| Words { kind_mask: !different, ..*self })
+            .then_some(Words { kind_mask: !different, ..*self })
     }
 }
 
@@ -89,14 +89,14 @@ fn verify(py: Python<'_>, torch: &'static Torch) -> Result<(), String> {
     let sample = || -> PyResult<(Bound<'_, PyAny>, usize)> {
         let globals = PyDict::new(py);
         globals.set_item("torch", py.import("torch")?)?;
-        let sample = py.eval(c"torch.empty_strided((2, 3), (1, 2), dtype=torch.float64, device='cpu')", Some(&globals), None)?;
+        let sample =
+            py.eval(c"torch.empty_strided((2, 3), (1, 2), dtype=torch.float64, device='cpu')", Some(&globals), None)?;
         let address = sample.call_method0("data_ptr")?.extract()?;
         Ok((sample, address))
     };
     let (object, data_ptr) = sample().map_err(|error| error.to_string())?;
     let Some(pointer) = NonNull::new(object.as_ptr()) else { return Err("no tensor".to_owned()) };
-    let known =
-        KnownTensor { object: pointer.cast(), dtype: DType::F64, sizes: &[2, 3], strides: &[1, 2], data_ptr };
+    let known = KnownTensor { object: pointer.cast(), dtype: DType::F64, sizes: &[2, 3], strides: &[1, 2], data_ptr };
     // SAFETY: a live torch.Tensor, and attached.
     unsafe { verify_layout(torch, &known) }.map_err(|error| error.to_string())
 }

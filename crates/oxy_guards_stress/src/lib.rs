@@ -170,7 +170,10 @@ fn optional(object: &Object<'_>) -> PyResult<Option<RecipeId>> {
 }
 
 fn pairs(object: &Object<'_>) -> PyResult<Vec<(RecipeId, RecipeId)>> {
-    object.try_iter()?.map(|item| item.and_then(|item| Ok((id(&item.get_item(0)?)?, id(&item.get_item(1)?)?)))).collect()
+    object
+        .try_iter()?
+        .map(|item| item.and_then(|item| Ok((id(&item.get_item(0)?)?, id(&item.get_item(1)?)?))))
+        .collect()
 }
 
 fn named(object: &Object<'_>) -> PyResult<Vec<(PyObj, RecipeId)>> {
@@ -333,10 +336,15 @@ impl Program {
         with_env(locals, function, |env| {
             let mut registers = self.program.registers();
             if let Err(failed) = self.program.run(env, &mut registers) {
-                return Err(PyAssertionError::new_err(format!("guard {} failed: {:?}", failed.0, self.program.explain(env))));
+                return Err(PyAssertionError::new_err(format!(
+                    "guard {} failed: {:?}",
+                    failed.0,
+                    self.program.explain(env)
+                )));
             }
             let built = self.exit.apply(py, &self.program, &registers, &outputs)?;
-            let slots: Vec<(u32, Option<Py<PyAny>>)> = built.slots.into_iter().map(|(slot, value)| (slot.0, value)).collect();
+            let slots: Vec<(u32, Option<Py<PyAny>>)> =
+                built.slots.into_iter().map(|(slot, value)| (slot.0, value)).collect();
             Ok((slots, built.stack, built.value).into_pyobject(py)?.into_any())
         })
     }

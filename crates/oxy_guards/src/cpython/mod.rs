@@ -22,9 +22,9 @@ mod version;
 
 mod split_keys;
 
-pub use version::{Storage, attribute_storage, is_settled, settle_dict};
 #[cfg(Py_3_12)]
 pub use version::{DictEvent, add_dict_watcher, unwatch_dict, watch_dict};
+pub use version::{Storage, attribute_storage, is_settled, settle_dict};
 
 mod raw {
     use super::*;
@@ -240,7 +240,8 @@ pub unsafe fn type_attr(class: *mut PyTypeObject, name: *mut PyObject) -> *mut P
 pub unsafe fn type_version_address(class: *mut PyTypeObject) -> Option<*const u32> {
     // SAFETY: the caller's promise.
     unsafe {
-        let valid = (*class).tp_flags & version::VALID_VERSION == version::VALID_VERSION && (*class).tp_version_tag != 0;
+        let valid =
+            (*class).tp_flags & version::VALID_VERSION == version::VALID_VERSION && (*class).tp_version_tag != 0;
         valid.then(|| &raw const (*class).tp_version_tag)
     }
 }

@@ -44,9 +44,7 @@ pub unsafe fn value(
         let entries = table.add(1 << (*keys).log2_index_bytes).cast::<Entry>();
         for index in 0..(*keys).nentries as usize {
             let key = (*entries.add(index)).key;
-            if key == name
-                || (ffi::PyObject_Hash(key) == hash && ffi::PyUnicode_Compare(key, name) == 0)
-            {
+            if key == name || (ffi::PyObject_Hash(key) == hash && ffi::PyUnicode_Compare(key, name) == 0) {
                 return *values.add(index);
             }
         }

@@ -80,7 +80,10 @@ pub fn difference(expected: &PyObj, value: &Bound<'_, PyAny>) -> String {
     let (old, new) = (expected.repr(), short_repr(value));
     if old == new {
         let class = crate::object::type_name(expected.bind(value.py()).get_type().as_any());
-        return format!("expected {old} of {class}, got {new} of {}", crate::object::type_name(value.get_type().as_any()));
+        return format!(
+            "expected {old} of {class}, got {new} of {}",
+            crate::object::type_name(value.get_type().as_any())
+        );
     }
     format!("expected {old}, got {new}")
 }

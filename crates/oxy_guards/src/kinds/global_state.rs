@@ -85,7 +85,8 @@ impl GlobalState {
         let mut autocast = Vec::with_capacity(AUTOCAST_DEVICES.len());
         for (device, _) in AUTOCAST_DEVICES {
             let enabled: bool = torch.call_method1("is_autocast_enabled", (device,))?.extract()?;
-            let dtype = if enabled { Some(PyObj::new(&torch.call_method1("get_autocast_dtype", (device,))?)) } else { None };
+            let dtype =
+                if enabled { Some(PyObj::new(&torch.call_method1("get_autocast_dtype", (device,))?)) } else { None };
             autocast.push(Autocast { device, dtype });
         }
         let casts = autocast.iter().any(|autocast| autocast.dtype.is_some());
@@ -122,7 +123,11 @@ impl GlobalState {
             && native.function_modes == self.function_modes.len() as i64
             && native.dispatch_modes == self.dispatch_modes.len() as i64
             && (native.torch_function_state == 0) == self.torch_function_enabled
-            && native.autocast.iter().zip(&self.autocast).all(|(native, python)| (*native >= 0) == python.dtype.is_some())
+            && native
+                .autocast
+                .iter()
+                .zip(&self.autocast)
+                .all(|(native, python)| (*native >= 0) == python.dtype.is_some())
     }
 
     /// Whether the current thread's state is this one. No Python code of the user's runs.
@@ -148,7 +153,10 @@ impl GlobalState {
                 let mut found = self.differences(&now);
                 let keys = |state: &GlobalState| state.native.as_ref().map(|native| native.keys);
                 if found.is_empty() && keys(self) != keys(&now) {
-                    found.push("torch's dispatch keys differ (a transform such as vmap, or a dispatch guard, is active)".to_owned());
+                    found.push(
+                        "torch's dispatch keys differ (a transform such as vmap, or a dispatch guard, is active)"
+                            .to_owned(),
+                    );
                 }
                 found
             }
@@ -351,7 +359,8 @@ impl Functions {
                 && (self.function_modes)() == native.function_modes
                 && (native.dispatch_modes == 0 || (self.dispatch_modes)() == native.dispatch_modes)
                 && (self.deterministic)(self.context) == native.deterministic
-                && (self.deterministic_warn_only)(self.context) == native.deterministic_warn_only
+                && (!native.deterministic
+                    || (self.deterministic_warn_only)(self.context) == native.deterministic_warn_only)
                 && (!native.casts
                     || (self.autocast(true) == native.autocast && (self.autocast_cache)() == native.autocast_cache))
         }

@@ -102,7 +102,8 @@ impl Guard {
 
     /// All sources that the check reads.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
-        let first = !matches!(self.kind, GuardKind::GlobalState(_) | GuardKind::AllDistinct(_) | GuardKind::NoOverlap(_));
+        let first =
+            !matches!(self.kind, GuardKind::GlobalState(_) | GuardKind::AllDistinct(_) | GuardKind::NoOverlap(_));
         let others: &[Source] = match &self.kind {
             GuardKind::SameObject(other) | GuardKind::NotSameObject(other) => std::slice::from_ref(other),
             GuardKind::AllDistinct(sources) | GuardKind::NoOverlap(sources) => sources,
@@ -130,7 +131,6 @@ pub(crate) enum Rank {
 }
 
 /// What a guard needs at run time besides its own contents. `registers` are those of its further sources.
-#[expect(clippy::large_enum_variant, reason = "tensors are checked on every call: no pointer to follow")]
 pub(crate) enum Check {
     /// The guard's own contents are enough.
     Plain,

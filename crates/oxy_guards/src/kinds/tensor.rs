@@ -193,7 +193,9 @@ unsafe fn differences(
             }
         }
     }
-    if let Some(offset) = guard.storage_offset && offset != tensor.storage_offset() {
+    if let Some(offset) = guard.storage_offset
+        && offset != tensor.storage_offset()
+    {
         found.push(format!("storage_offset(): expected {offset}, got {}", tensor.storage_offset()));
     }
     // SAFETY: the caller's promise.
@@ -215,7 +217,8 @@ unsafe fn differences(
         }
     }
     // SAFETY: the caller's promise.
-    if let Some(layout) = layout && !unsafe { layout.is_ordinary(value) } {
+    let is_ordinary = layout.is_none_or(|layout| unsafe { layout.is_ordinary(value) });
+    if !is_ordinary {
         found.push("expected an ordinary tensor, got one that a transform or a dispatch mode wraps".to_owned());
     }
     found.into_iter()
@@ -228,9 +231,9 @@ unsafe fn differences(
 unsafe fn ask_python(value: *mut PyObject, name: &str) -> bool {
     // SAFETY: the caller's promise.
     let value = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), value) };
-    let answer = value.getattr(name).and_then(|attr| {
-        if attr.is_callable() { attr.call0()?.is_truthy() } else { attr.is_truthy() }
-    });
+    let answer = value
+        .getattr(name)
+        .and_then(|attr| if attr.is_callable() { attr.call0()?.is_truthy() } else { attr.is_truthy() });
     answer.unwrap_or(false)
 }
 

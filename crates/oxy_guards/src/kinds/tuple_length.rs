@@ -11,7 +11,9 @@ use pyo3::{
 #[inline]
 pub unsafe fn holds(length: u32, value: *mut PyObject) -> bool {
     // SAFETY: the caller's promise; the flag makes it a tuple.
-    unsafe { cpython::has_flag(value, ffi::Py_TPFLAGS_TUPLE_SUBCLASS) && ffi::PyTuple_GET_SIZE(value) == length as isize }
+    unsafe {
+        cpython::has_flag(value, ffi::Py_TPFLAGS_TUPLE_SUBCLASS) && ffi::PyTuple_GET_SIZE(value) == length as isize
+    }
 }
 
 pub fn difference(length: u32, value: &Bound<'_, PyAny>) -> String {

@@ -5,8 +5,11 @@ use crate::{kinds::GuardKind, sources::read::read};
 use pyo3::prelude::*;
 use std::ptr;
 
+/// Sentences of one explanation; a model that changed as a whole fails thousands of guards.
+const REASONS_MAX: usize = 12;
+
 impl GuardProgram {
-    /// One sentence for each guard that fails now, or none if all hold, such as
+    /// One sentence for each guard that fails now (the first few), or none if all hold, such as
     /// `L['x'].size(0): expected 2, got 3`, with the user's line that made the guard necessary.
     pub fn explain(&self, env: &Env) -> Vec<String> {
         self.explain_named(env, &[])
@@ -18,6 +21,11 @@ impl GuardProgram {
             let mut registers = self.registers();
             let mut reasons = Vec::new();
             self.visit(py, env, &self.steps, &mut registers, local_names, &mut reasons);
+            if reasons.len() > REASONS_MAX {
+                let more = reasons.len() - REASONS_MAX;
+                reasons.truncate(REASONS_MAX);
+                reasons.push(format!("and {more} more"));
+            }
             reasons
         })
     }
@@ -59,7 +67,9 @@ impl GuardProgram {
                         self.explain_guard(py, register, guard, registers, local_names, reasons);
                     }
                 }
-                Step::Check { register, guard } => self.explain_guard(py, *register, *guard, registers, local_names, reasons),
+                Step::Check { register, guard } => {
+                    self.explain_guard(py, *register, *guard, registers, local_names, reasons)
+                }
             }
         }
     }
@@ -75,7 +85,8 @@ impl GuardProgram {
     ) {
         let guard = &self.checks.guards[index as usize];
         let needs_value = !matches!(guard.kind, GuardKind::Missing);
-        let absent = |source| self.registers.get(source).is_none_or(|&register| registers.raw(register as usize).is_null());
+        let absent =
+            |source| self.registers.get(source).is_none_or(|&register| registers.raw(register as usize).is_null());
         // A missing value was reported where it was read.
         if needs_value && guard.sources().any(absent) {
             return;
@@ -95,7 +106,9 @@ impl GuardProgram {
         let place = self.place(index);
         for sentence in found {
             reasons.push(match &guard.kind {
-                GuardKind::GlobalState(_) | GuardKind::NoOverlap(_) | GuardKind::AllDistinct(_) => format!("{sentence}{place}"),
+                GuardKind::GlobalState(_) | GuardKind::NoOverlap(_) | GuardKind::AllDistinct(_) => {
+                    format!("{sentence}{place}")
+                }
                 GuardKind::Tensor(_) if !sentence.starts_with("type") && !sentence.starts_with("expected") => {
                     format!("{}.{sentence}{place}", guard.source.describe(local_names))
                 }

@@ -11,8 +11,8 @@ mod env;
 mod explain;
 mod plan;
 
-pub use env::{Env, Registers};
 pub(crate) use env::Raw;
+pub use env::{Env, Registers};
 
 use crate::{
     Exit, Guard, GuardKind, Recipe, Source,
@@ -55,12 +55,21 @@ pub(crate) struct ReadStep {
 pub(crate) enum Step {
     Read(ReadStep),
     /// A guard on a register.
-    Check { register: u32, guard: u32 },
+    Check {
+        register: u32,
+        guard: u32,
+    },
     /// A stable section.
     Section(u32),
-    Copy { from: u32, to: u32 },
+    Copy {
+        from: u32,
+        to: u32,
+    },
     /// Rows of the tensor table.
-    Tensors { start: u32, end: u32 },
+    Tensors {
+        start: u32,
+        end: u32,
+    },
 }
 
 /// Guards with what checking them needs.

@@ -6,12 +6,7 @@
 //! can't change while nothing that is watched changes. Everything else is a step of its own, on every call.
 
 use super::{NONE, ReadStep, Step};
-use crate::{
-    Exit, Guard, GuardKind, Recipe, Source, SourceKind,
-    kinds::Rank,
-    sources::read::Read,
-    stable::Section,
-};
+use crate::{Exit, Guard, GuardKind, Recipe, Source, SourceKind, kinds::Rank, sources::read::Read, stable::Section};
 use pyo3::ffi;
 use rustc_hash::{FxHashMap, FxHashSet};
 

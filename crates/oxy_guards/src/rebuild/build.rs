@@ -149,7 +149,9 @@ impl<'py, 'a> Builder<'py, 'a> {
             }
             Recipe::Slice(parts) => {
                 let parts = self.objects(parts)?;
-                let [start, stop, step] = parts.as_slice() else { return Err(internal("a slice of other parts").into()) };
+                let [start, stop, step] = parts.as_slice() else {
+                    return Err(internal("a slice of other parts").into());
+                };
                 // SAFETY: attached; three live objects, a new reference or NULL with an exception.
                 unsafe {
                     let slice = ffi::PySlice_New(start.as_ptr(), stop.as_ptr(), step.as_ptr());

@@ -14,7 +14,9 @@ impl Effect {
     /// All recipes that it uses.
     pub(super) fn recipes(&self) -> Vec<RecipeId> {
         match self {
-            Effect::SetAttr { object, value, .. } | Effect::SetInstanceAttr { object, value, .. } => vec![*object, *value],
+            Effect::SetAttr { object, value, .. } | Effect::SetInstanceAttr { object, value, .. } => {
+                vec![*object, *value]
+            }
             Effect::DelAttr { object, .. } | Effect::DelInstanceAttr { object, .. } => vec![*object],
             Effect::SetItem { object, key, value } => vec![*object, *key, *value],
             Effect::DelItem { object, key } => vec![*object, *key],

@@ -47,29 +47,76 @@ pub enum Recipe {
         annotations: Option<RecipeId>,
         dict: Vec<(PyObj, RecipeId)>,
     },
-    Method { function: RecipeId, receiver: RecipeId },
+    Method {
+        function: RecipeId,
+        receiver: RecipeId,
+    },
     /// `object.__new__(class)`, then the attributes through `object.__setattr__`.
-    Instance { class: PyObj, attrs: Vec<(PyObj, RecipeId)> },
-    Call { callable: RecipeId, args: Vec<RecipeId>, kwargs: Vec<(PyObj, RecipeId)> },
+    Instance {
+        class: PyObj,
+        attrs: Vec<(PyObj, RecipeId)>,
+    },
+    Call {
+        callable: RecipeId,
+        args: Vec<RecipeId>,
+        kwargs: Vec<(PyObj, RecipeId)>,
+    },
 }
 
 /// A change to an object that exists outside of the trace.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    SetAttr { object: RecipeId, name: PyObj, value: RecipeId },
-    DelAttr { object: RecipeId, name: PyObj },
+    SetAttr {
+        object: RecipeId,
+        name: PyObj,
+        value: RecipeId,
+    },
+    DelAttr {
+        object: RecipeId,
+        name: PyObj,
+    },
     /// `object.__setattr__`, whatever the class defines.
-    SetInstanceAttr { object: RecipeId, name: PyObj, value: RecipeId },
+    SetInstanceAttr {
+        object: RecipeId,
+        name: PyObj,
+        value: RecipeId,
+    },
     /// `object.__delattr__`
-    DelInstanceAttr { object: RecipeId, name: PyObj },
-    SetItem { object: RecipeId, key: RecipeId, value: RecipeId },
-    DelItem { object: RecipeId, key: RecipeId },
-    CallMethod { object: RecipeId, name: PyObj, args: Vec<RecipeId> },
+    DelInstanceAttr {
+        object: RecipeId,
+        name: PyObj,
+    },
+    SetItem {
+        object: RecipeId,
+        key: RecipeId,
+        value: RecipeId,
+    },
+    DelItem {
+        object: RecipeId,
+        key: RecipeId,
+    },
+    CallMethod {
+        object: RecipeId,
+        name: PyObj,
+        args: Vec<RecipeId>,
+    },
     /// `list[:] = items`
-    ListReplace { list: RecipeId, items: Vec<RecipeId> },
-    DictReplace { dict: RecipeId, items: Vec<(RecipeId, RecipeId)> },
-    SetReplace { set: RecipeId, items: Vec<RecipeId> },
-    SetCell { cell: RecipeId, value: Option<RecipeId> },
+    ListReplace {
+        list: RecipeId,
+        items: Vec<RecipeId>,
+    },
+    DictReplace {
+        dict: RecipeId,
+        items: Vec<(RecipeId, RecipeId)>,
+    },
+    SetReplace {
+        set: RecipeId,
+        items: Vec<RecipeId>,
+    },
+    SetCell {
+        cell: RecipeId,
+        value: Option<RecipeId>,
+    },
 }
 
 /// What a segment leaves behind.

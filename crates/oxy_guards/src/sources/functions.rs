@@ -49,7 +49,9 @@ pub unsafe fn code(base: *mut PyObject) -> *mut PyObject {
 /// Attached; `base` is a live object.
 pub unsafe fn defaults(base: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller's promise; the exact type makes it a function.
-    unsafe { if is_function(base) { or_none((*base.cast::<ffi::PyFunctionObject>()).func_defaults) } else { ptr::null_mut() } }
+    unsafe {
+        if is_function(base) { or_none((*base.cast::<ffi::PyFunctionObject>()).func_defaults) } else { ptr::null_mut() }
+    }
 }
 
 /// `__kwdefaults__`; None if there are none.
@@ -58,7 +60,13 @@ pub unsafe fn defaults(base: *mut PyObject) -> *mut PyObject {
 /// Attached; `base` is a live object.
 pub unsafe fn kwdefaults(base: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller's promise; the exact type makes it a function.
-    unsafe { if is_function(base) { or_none((*base.cast::<ffi::PyFunctionObject>()).func_kwdefaults) } else { ptr::null_mut() } }
+    unsafe {
+        if is_function(base) {
+            or_none((*base.cast::<ffi::PyFunctionObject>()).func_kwdefaults)
+        } else {
+            ptr::null_mut()
+        }
+    }
 }
 
 /// `__closure__`; None if there is none.
@@ -67,7 +75,9 @@ pub unsafe fn kwdefaults(base: *mut PyObject) -> *mut PyObject {
 /// Attached; `base` is a live object.
 pub unsafe fn closure(base: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller's promise; the exact type makes it a function.
-    unsafe { if is_function(base) { or_none((*base.cast::<ffi::PyFunctionObject>()).func_closure) } else { ptr::null_mut() } }
+    unsafe {
+        if is_function(base) { or_none((*base.cast::<ffi::PyFunctionObject>()).func_closure) } else { ptr::null_mut() }
+    }
 }
 
 /// `__globals__`

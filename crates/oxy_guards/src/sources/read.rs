@@ -57,10 +57,14 @@ impl Read {
             SourceKind::Function => Read::Function,
             SourceKind::CellContents(_) => Read::Cell,
             SourceKind::InstanceDict(_) => Read::InstanceDict,
-            // SAFETY: the source holds the key; attached by the caller's promise.
-            SourceKind::InstanceAttr(_, name) => Read::InstanceAttr(name.as_ptr(), unsafe { cpython::hash(name.as_ptr()) }),
-            // SAFETY: as above.
-            SourceKind::DictItem(_, key) => Read::DictItem(key.as_ptr(), unsafe { cpython::hash(key.as_ptr()) }),
+            SourceKind::InstanceAttr(_, name) => {
+                // SAFETY: the source holds the key; attached by the caller's promise.
+                Read::InstanceAttr(name.as_ptr(), unsafe { cpython::hash(name.as_ptr()) })
+            }
+            SourceKind::DictItem(_, key) => {
+                // SAFETY: as above.
+                Read::DictItem(key.as_ptr(), unsafe { cpython::hash(key.as_ptr()) })
+            }
             SourceKind::DictKeyAt(_, index) => Read::DictKeyAt(*index),
             SourceKind::ListItem(_, index) => Read::ListItem(*index),
             SourceKind::TupleItem(_, index) => Read::TupleItem(*index),

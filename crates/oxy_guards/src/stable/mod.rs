@@ -18,12 +18,12 @@
 //! that out.
 
 mod record;
-mod words;
 #[cfg(Py_3_12)]
 mod watch;
 #[cfg(not(Py_3_12))]
 #[path = "no_watch.rs"]
 mod watch;
+mod words;
 
 use crate::{
     cpython,

@@ -40,7 +40,12 @@ enum Identity {
 enum Entry {
     Word(Word),
     /// A dictionary's version tag, with the keys that were read; `true`: which keys there are matters as well.
-    Dict { version: Word, dict: Raw, uses: Vec<Use>, whole: bool },
+    Dict {
+        version: Word,
+        dict: Raw,
+        uses: Vec<Use>,
+        whole: bool,
+    },
 }
 
 /// What can't be watched and is done again each time. What is compared with is held.
@@ -339,7 +344,9 @@ impl<'py, 'a> Recorder<'py, 'a> {
         unsafe {
             match (kind, check) {
                 (GuardKind::TypeIs(_), _) => self.class(value),
-                (GuardKind::Equals(expected), _) => equals::is_immutable(expected.as_ptr()) || value == expected.as_ptr(),
+                (GuardKind::Equals(expected), _) => {
+                    equals::is_immutable(expected.as_ptr()) || value == expected.as_ptr()
+                }
                 (GuardKind::DictLength(_), _) => self.whole_dict(value),
                 (GuardKind::DictKeys(keys), _) => {
                     (keys.len() < 2 || !cpython::is_ordered_dict(value)) && self.whole_dict(value)

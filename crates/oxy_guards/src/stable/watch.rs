@@ -40,10 +40,7 @@ impl Watch {
             registry.id = Some(unsafe { cpython::add_dict_watcher(on_change) });
         }
         let id = registry.id.flatten()?;
-        let watch = Watch {
-            stale: Arc::default(),
-            dicts: uses.iter().map(|(dict, ..)| *dict as usize).collect(),
-        };
+        let watch = Watch { stale: Arc::default(), dicts: uses.iter().map(|(dict, ..)| *dict as usize).collect() };
         for (dict, keys, whole) in uses {
             // SAFETY: attached, and a live dictionary.
             if !unsafe { cpython::watch_dict(id, *dict) } {
@@ -134,7 +131,12 @@ impl std::ops::DerefMut for Locked {
 }
 
 /// CPython's call before a change.
-unsafe extern "C" fn on_change(event: DictEvent, dict: *mut PyObject, key: *mut PyObject, value: *mut PyObject) -> c_int {
+unsafe extern "C" fn on_change(
+    event: DictEvent,
+    dict: *mut PyObject,
+    key: *mut PyObject,
+    value: *mut PyObject,
+) -> c_int {
     let mut registry = registry();
     let Some(dependents) = registry.dependents.get_mut(&(dict as usize)) else {
         if event != DictEvent::Deallocated
