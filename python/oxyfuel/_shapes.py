@@ -97,8 +97,8 @@ def _bitwise_not(x: Meta) -> Any:
 
 @_rule("sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor")
 def _sub(a: Any, b: Any, alpha: Any = 1) -> Any:
-    if any(value.dtype is torch.bool for value in (a, b) if is_meta(value)):
-        return None
+    if any(value.dtype is torch.bool if is_meta(value) else type(value) is bool for value in (a, b)):
+        return None  # eager raises
     return pointwise([a, b], result_type(a, b))
 
 

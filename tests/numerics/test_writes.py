@@ -40,7 +40,7 @@ def test_writes(name, dtype):
     for shapes in [((4, 4), (4, 4)), ((6, 3), (6, 3)), ((1, 1), (1, 1)), ((2, 3, 4, 5), (2, 3, 4, 5)), ((40, 70), (40, 70))]:
         for kind in dict.fromkeys(LAYOUTS):
             x, y = (layout(values(shape, dtype, rng, special=False), kind) for shape in shapes)
-            check(f"def f(x, y):\n    {PROGRAMS[name]}\n", [x, y])
+            check(f"def f(x, y):\n    {PROGRAMS[name]}\n", [x, y], exact=False)
 
 
 WRITES = ["{a}.add_({b})", "{a}.mul_(0.5)", "{a}.sub_({b}, alpha=2)", "{a}.copy_({b})", "{a}.copy_({b} * {a})", "{a}[0] = {b}[0]",
@@ -63,4 +63,4 @@ def test_random_writes(seed):
             if ".t()" not in text.splitlines()[-1]:
                 names.append(f"t{i}")
     text += f"    return ({', '.join(rng.sample(names, min(3, len(names))))},)\n"
-    check(text, [values((5, 5), torch.float32, rng, special=False) for _ in range(2)])
+    check(text, [values((5, 5), torch.float32, rng, special=False) for _ in range(2)], exact=False)
