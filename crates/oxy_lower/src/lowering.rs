@@ -358,6 +358,17 @@ impl<'g> Lowering<'g> {
         if !is_whole || of.numel() == 0 || (!state.fresh && input.is_none()) {
             return Ok(false);
         }
+        // Other views of the written memory are errors of eager's.
+        let mut others = Vec::new();
+        node.for_each_input(|other| others.push(other));
+        let overlaps = others.iter().any(|other| {
+            let (a, b) = (self.meta(*other), meta);
+            let is_same = a.sizes == b.sizes && a.strides == b.strides && a.storage_offset == b.storage_offset;
+            self.root(*other) == root && !is_same
+        });
+        if overlaps {
+            return Ok(false);
+        }
         let is_fresh = state.fresh;
         let Some(results) = self.body(node, def) else { return Ok(false) };
         let [t] = results[..] else { return Ok(false) };
