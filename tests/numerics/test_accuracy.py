@@ -5,7 +5,7 @@ import random
 import oxyfuel
 import pytest
 import torch
-from helpers import FLOATS, LAYOUTS, check, clone, function, layout, values
+from agreement import FLOATS, LAYOUTS, check, clone, function, layout, values
 
 ALLOWANCE = {torch.float64: 1e-14, torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1.25e-3}
 """Of the result's scale, beside four times eager's error."""

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from helpers import FLOATS, LAYOUTS, Chain, check, layout, values
+from agreement import FLOATS, LAYOUTS, Chain, check, layout, values
 
 SHAPES = (
     [(4, 5), (4, 5)], [(7, 33), (33,)], [(3, 1, 8), (5, 1)], [(2, 3, 4, 5), (3, 1, 1)], [(65,), ()], [(), ()],

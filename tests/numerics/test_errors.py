@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import check_error
+from agreement import check_error
 
 WRONG = {
     "broadcast": (lambda x: x + torch.ones(7), "f"),

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from helpers import LAYOUTS, check, layout, values
+from agreement import LAYOUTS, check, layout, values
 
 PROGRAMS = {
     "chain": "x.mul_(2).add_(y, alpha=0.5)\n    return x - y",
