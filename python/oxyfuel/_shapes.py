@@ -98,7 +98,7 @@ def _bitwise_not(x: Meta) -> Any:
 @_rule("sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor")
 def _sub(a: Any, b: Any, alpha: Any = 1) -> Any:
     if any(value.dtype is torch.bool if is_meta(value) else type(value) is bool for value in (a, b)):
-        return None  # eager raises
+        raise TypeError("a boolean operand")  # the words are eager's
     return pointwise([a, b], result_type(a, b))
 
 
