@@ -274,3 +274,58 @@ def test_thread_state_reaches_over_a_break(backend):
         assert [(t.dtype, t.requires_grad) for t in got] == [(t.dtype, t.requires_grad) for t in f(X)]
         assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
     assert set(seen) == {(False, True)}
+
+
+def test_functions_made_by_each_call_do_not_recompile():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    def f(x, k):
+        def scale(v):
+            return v * k
+
+        x = scale(x)
+        oxyfuel.graph_break()
+        return scale(x)
+
+    compiled = oxyfuel.compile(f, backend=backend)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(X, 3), X * 9)
+    assert len(graphs) == 2
+    torch.testing.assert_close(compiled(X, 5), X * 25)
+
+
+def test_a_local_function_with_other_code_is_noticed():
+    def f(x, g):
+        return g(x)
+
+    def make(k):
+        return (lambda v: v + 1) if k else (lambda v: v - 1)
+
+    compiled = oxyfuel.compile(f, backend="eager")
+    for k in (0, 1, 0, 1):
+        torch.testing.assert_close(compiled(X, make(k)), f(X, make(k)))
+
+
+def test_exit_stack():
+    import contextlib
+
+    log = []
+
+    @contextlib.contextmanager
+    def note(name):
+        log.append(name)
+        yield name
+        log.append(name.upper())
+
+    def f(x):
+        with contextlib.ExitStack() as stack:
+            names = [stack.enter_context(note(n)) for n in "ab"]
+            y = x + len(names)
+        return y
+
+    whole(f)
+    assert log == ["a", "b", "B", "A"] * 3

@@ -103,9 +103,9 @@ pub fn compile<'py>(
 /// Errors by which a backend speaks to us: no such backend, and "leave this frame alone".
 fn is_own_error(py: Python<'_>, error: &PyErr) -> bool {
     let exc = py.import("oxyfuel.exc");
-    ["InvalidBackend", "SkipFrame"].iter().any(|name| {
-        exc.as_ref().is_ok_and(|exc| exc.getattr(*name).is_ok_and(|class| error.is_instance(py, &class)))
-    })
+    ["InvalidBackend", "SkipFrame"]
+        .iter()
+        .any(|name| exc.as_ref().is_ok_and(|exc| exc.getattr(*name).is_ok_and(|class| error.is_instance(py, &class))))
 }
 
 /// The backend that the stance puts in place of every other.

@@ -7,8 +7,8 @@ use oxy_tracer::code::{Decoded, decode};
 use oxy_tracer::well_known::WellKnown;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyCode;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyCode;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 

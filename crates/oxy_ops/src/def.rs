@@ -172,10 +172,9 @@ impl<'a> OpCx<'a> {
     /// A list of tensors.
     pub fn tensors(&mut self, name: &str) -> Option<Vec<Operand>> {
         match self.arg(name)?.clone() {
-            Arg::List(items) | Arg::Tuple(items) => items
-                .iter()
-                .map(|arg| if matches!(arg, Arg::Value(_)) { self.operand_of(arg) } else { None })
-                .collect(),
+            Arg::List(items) | Arg::Tuple(items) => {
+                items.iter().map(|arg| if matches!(arg, Arg::Value(_)) { self.operand_of(arg) } else { None }).collect()
+            }
             _ => None,
         }
     }

@@ -240,7 +240,9 @@ impl<'py> Tracer<'py, '_> {
         let arguments = match self.all_to_python(&args)? {
             Some(arguments)
                 if kwargs.is_empty()
-                    && arguments.iter().all(|a| a.extract::<&str>().map_or(true, |device| device == "cpu" || device == "cuda")) =>
+                    && arguments
+                        .iter()
+                        .all(|a| a.extract::<&str>().map_or(true, |device| device == "cpu" || device == "cuda")) =>
             {
                 arguments
             }
@@ -368,7 +370,11 @@ impl<'py> Tracer<'py, '_> {
             true => self.container_part(receiver)?.unwrap_or(receiver),
             false => receiver,
         };
-        if container != receiver && name == "__getitem__" && args.len() == 2 && self.dict_get(container, args[1])?.is_none() {
+        if container != receiver
+            && name == "__getitem__"
+            && args.len() == 2
+            && self.dict_get(container, args[1])?.is_none()
+        {
             // A class derived from dict may say what a missing key gives.
             let of = self.type_of(receiver)?;
             if self.guarded_type_lookup(&of, "__missing__")?.is_some() {
@@ -494,6 +500,13 @@ impl<'py> Tracer<'py, '_> {
             return self.new_holder(class, holder, args, kwargs);
         }
         if class_type.is_subclass(self.known.tensor.bind(py))? {
+            // The legacy constructor tells sizes from data by the argument's type, which recording doesn't keep.
+            if let [only] = args[..]
+                && class.is(self.known.tensor.bind(py))
+                && self.as_const(only)?.is_some_and(|size| self.known.is_size_type(size.get_type().as_any()))
+            {
+                return self.stop(breaks::UNSUPPORTED_CALL, "torch.Tensor(size)");
+            }
             return self.call_torch_kw(class, args, kwargs);
         }
         // A metaclass with its own __call__.

@@ -23,6 +23,7 @@ impl<'py> Tracer<'py, '_> {
             Kind::Object(object) => {
                 let object = object.clone();
                 if self.known.has_builtin_hash(self.py, &object)? {
+                    self.guard_itself(val, &object);
                     Ok(Key::object(object)?)
                 } else {
                     self.stop(breaks::UNSUPPORTED_OPERATION, "a dict key that defines its own __hash__")
@@ -473,12 +474,39 @@ impl<'py> Tracer<'py, '_> {
                 return self.raise("TypeError", &format!("'{what}' object is not iterable"));
             }
         };
-        Ok(self.add(Kind::Iter(iter)))
+        let iterated = match self.peek(val) {
+            Kind::Dict { .. } | Kind::Set { .. } => Some(val),
+            Kind::DictView { dict, .. } => Some(*dict),
+            _ => None,
+        };
+        let iterator = self.add(Kind::Iter(iter));
+        if let Some(iterated) = iterated {
+            let length = self.length(iterated)?;
+            self.iterated.insert(iterator, (iterated, length));
+        }
+        Ok(iterator)
+    }
+
+    /// A dict or set that changed its size under an iterator.
+    fn check_iterated(&mut self, iterator: Val) -> R<()> {
+        let Some(&(container, length)) = self.iterated.get(&iterator) else { return Ok(()) };
+        if self.length(container)? == length {
+            return Ok(());
+        }
+        let message = match self.peek(container) {
+            Kind::Set { .. } => "Set changed size during iteration",
+            Kind::Dict { class, .. } if class.is(self.py.get_type::<pyo3::types::PyDict>()) => {
+                "dictionary changed size during iteration"
+            }
+            _ => "OrderedDict mutated during iteration",
+        };
+        self.raise("RuntimeError", message)
     }
 
     /// `next(iterator)`; `None` at its end.
     pub fn next_item(&mut self, iterator: Val) -> R<Option<Val>> {
         self.realize(iterator)?;
+        self.check_iterated(iterator)?;
         match self.peek(iterator) {
             Kind::Generator(_) => {
                 let none = self.none();

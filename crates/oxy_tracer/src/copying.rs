@@ -10,7 +10,15 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 /// What a class may define to be copied its own way.
-const OWN_WAYS: &[&str] = &["__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"];
+const OWN_WAYS: &[&str] = &[
+    "__deepcopy__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+];
 
 impl<'py> Tracer<'py, '_> {
     pub fn deep_copy(&mut self, val: Val, memo: &mut FxHashMap<Val, Val>) -> R<Val> {

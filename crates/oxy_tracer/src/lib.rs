@@ -132,7 +132,8 @@ fn run<'py>(t: &mut Tracer<'py, '_>, entry: &Entry<'py>) -> Result<Finished, Fai
     let capture = t.graph.capture.clone();
     let bug = |e: PyErr| Failure::Bug(e.to_string());
     // Hooks on saved tensors are for what runs, not for what is traced.
-    let hooks = t.py.import("torch._C._autograd").and_then(|m| m.getattr("_saved_tensors_hooks_set_tracing")).map_err(bug)?;
+    let hooks =
+        t.py.import("torch._C._autograd").and_then(|m| m.getattr("_saved_tensors_hooks_set_tracing")).map_err(bug)?;
     let tracing = hooks.call1((true,)).map_err(bug)?;
     let state = t.py.import("oxyfuel.polyfills").and_then(|m| m.getattr("thread_state")).map_err(bug)?;
     let before = state.call0().map_err(bug)?;

@@ -41,6 +41,13 @@ impl<'py> Markers<'py> {
         })
     }
 
+    /// Whether a marking by identity is about this object.
+    pub fn knows(&self, object: &Object<'py>) -> PyResult<bool> {
+        Ok(Self::find(&self.allowed, object)?.is_some()
+            || Self::find(&self.substitutes, object)?.is_some()
+            || self.has_logging && (self.ignored.contains(object)? || self.reorderable.contains(object)?))
+    }
+
     fn find(dict: &Bound<'py, PyDict>, object: &Object<'py>) -> PyResult<Option<Object<'py>>> {
         if dict.is_empty() { Ok(None) } else { dict.get_item(object.as_ptr() as usize) }
     }
@@ -138,7 +145,8 @@ impl<'py> Tracer<'py, '_> {
             match self.to_python(*val)? {
                 Some(value) => named.set_item(key, value)?,
                 None => {
-                    return self.stop(breaks::UNSUPPORTED_CALL, format!("{name} (assume_constant_result) with tensors"));
+                    return self
+                        .stop(breaks::UNSUPPORTED_CALL, format!("{name} (assume_constant_result) with tensors"));
                 }
             }
         }

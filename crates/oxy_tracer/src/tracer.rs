@@ -55,6 +55,8 @@ pub struct Tracer<'py, 'a> {
     routes: FxHashMap<Val, Vec<Source>>,
     /// Container parts of external instances of classes derived from dict.
     pub parts: FxHashMap<Val, Val>,
+    /// The dict or set behind an iterator of the trace, and its size when the iteration began.
+    pub iterated: FxHashMap<Val, (Val, usize)>,
     /// Pending attribute writes by (object, name), in order of first write.
     pub attr_writes: IndexMap<(Val, String), Option<Val>>,
     /// Pending writes to globals dictionaries by (dictionary address, name).
@@ -116,6 +118,7 @@ impl<'py, 'a> Tracer<'py, 'a> {
             externals: FxHashMap::default(),
             routes: FxHashMap::default(),
             parts: FxHashMap::default(),
+            iterated: FxHashMap::default(),
             attr_writes: IndexMap::new(),
             global_writes: IndexMap::new(),
             graph: TorchGraph::new(py, known)?,
@@ -255,6 +258,13 @@ impl<'py, 'a> Tracer<'py, 'a> {
             return;
         }
         self.guard_once(1, source, object.as_ptr() as usize, || GuardKind::IsObject(PyObj::new(object)));
+    }
+
+    /// What was found out depends on which object a value is.
+    pub fn guard_itself(&mut self, val: Val, object: &Object<'py>) {
+        if let Some(source) = self.source_of(val) {
+            self.guard_identity(&source, object);
+        }
     }
 
     pub fn guard_equals(&mut self, source: &Source, object: &Object<'py>) {
@@ -423,12 +433,32 @@ impl<'py, 'a> Tracer<'py, 'a> {
             let receiver = self.external(object.getattr("__self__")?, receiver_source);
             return Ok(Kind::Method { function, receiver });
         }
+        if class.is(&self.known.types(self.py, "FunctionType")?) && self.is_local_function(object, source)? {
+            // Made anew by each call of what encloses it: its code and globals say what it does.
+            self.guard_type(source, &class);
+            let code = self.src(SourceKind::FunctionCode(source.clone()));
+            self.guard_identity(&code, &object.getattr("__code__")?);
+            let globals = self.src(SourceKind::FunctionGlobals(source.clone()));
+            self.guard_identity(&globals, &object.getattr("__globals__")?);
+            return Ok(Kind::Object(object.clone()));
+        }
         if self.known.is_used_by_identity(self.py, object, &class)? {
             self.guard_identity(source, object);
         } else {
             self.guard_type(source, &class);
         }
         Ok(Kind::Object(object.clone()))
+    }
+
+    /// A function defined in a function, without attributes or marks, that a local variable, the stack or a cell holds.
+    fn is_local_function(&self, object: &Object<'py>, source: &Source) -> R<bool> {
+        let held = matches!(source.kind(), SourceKind::Local(_) | SourceKind::Stack(_) | SourceKind::CellContents(_));
+        if !held || self.markers.knows(object)? {
+            return Ok(false);
+        }
+        let name: String = object.getattr(pyo3::intern!(self.py, "__qualname__"))?.extract()?;
+        let plain = object.getattr(pyo3::intern!(self.py, "__dict__"))?.is_empty()?;
+        Ok(plain && name.contains("<locals>"))
     }
 
     fn classify_dict(&mut self, object: &Object<'py>, source: &Source, class: Object<'py>) -> R<Kind<'py>> {
@@ -551,7 +581,11 @@ impl<'py, 'a> Tracer<'py, 'a> {
         let py = self.py;
         Ok(match self.peek(val) {
             Kind::Const(object) => Some(object.clone()),
-            Kind::Object(object) => Some(object.clone()),
+            Kind::Object(object) => {
+                let object = object.clone();
+                self.guard_itself(val, &object);
+                Some(object)
+            }
             Kind::Tuple { items, class } => {
                 let (items, class) = (items.clone(), class.clone());
                 let Some(items) = self.all_to_python(&items)? else { return Ok(None) };

@@ -67,11 +67,8 @@ fn rsub(cx: &mut OpCx) -> Option<Vec<T>> {
 /// Both operands for a kernel that reads a single second element unrounded.
 fn opmath_pair(cx: &mut OpCx, a: &Operand, b: &Operand, dtype: DType) -> Option<(T, T)> {
     let x = cx.as_dtype(a, dtype, 0)?;
-    let y = if is_narrow_float(dtype) && b.is_single() {
-        cx.as_compute(b, dtype, 0)?
-    } else {
-        cx.as_dtype(b, dtype, 0)?
-    };
+    let y =
+        if is_narrow_float(dtype) && b.is_single() { cx.as_compute(b, dtype, 0)? } else { cx.as_dtype(b, dtype, 0)? };
     Some((x, y))
 }
 

@@ -613,6 +613,22 @@ pub fn typing_cast(t: &mut Tracer<'_, '_>, args: &[Val], kwargs: Kw<'_>) -> R<Va
     }
 }
 
+/// `sys.exc_info()`, of exceptions that the trace handles.
+pub fn exc_info(t: &mut Tracer<'_, '_>, _: &[Val], _: Kw<'_>) -> R<Val> {
+    let none = t.none();
+    let Some(exception) = t.handled else {
+        let outside: (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
+            t.py.import("sys")?.call_method0("exc_info")?.extract()?;
+        if !outside.1.is_none() {
+            return t.stop(breaks::UNSUPPORTED_CALL, "sys.exc_info() of an exception handled by a caller");
+        }
+        return Ok(t.tuple(vec![none, none, none]));
+    };
+    let class = t.type_of(exception)?;
+    let class = t.existing(class);
+    Ok(t.tuple(vec![class, exception, none]))
+}
+
 /// `types.MethodType(function, receiver)`
 pub fn method(t: &mut Tracer<'_, '_>, args: &[Val], _: Kw<'_>) -> R<Val> {
     match *args {

@@ -111,6 +111,7 @@ pub static TABLE: &[Handler] = &[
     row("types", "MethodType", Native(f::method)),
     row("collections", "deque", Native(f::deque)),
     row("sys", "intern", Pure),
+    row("sys", "exc_info", Native(f::exc_info)),
     row("itertools", "accumulate", Polyfill("accumulate")),
     row("itertools", "combinations", Polyfill("combinations")),
     row("itertools", "compress", Polyfill("compress")),
@@ -229,7 +230,8 @@ pub fn resolve(py: Python<'_>, keep: &mut Vec<Py<PyAny>>) -> PyResult<FxHashMap<
     let operator = py.import("operator")?;
     for name in operator.getattr("__all__")?.try_iter()? {
         let name: String = name?.extract()?;
-        if let (Ok(object), Some(handler)) = (operator.getattr(name.as_str()), operator_module::operator_handler(&name)) {
+        if let (Ok(object), Some(handler)) = (operator.getattr(name.as_str()), operator_module::operator_handler(&name))
+        {
             found.entry(object.as_ptr() as usize).or_insert(handler);
             keep.push(object.unbind());
         }
