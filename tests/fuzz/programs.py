@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import random
 
-UNARY = ["torch.relu({})", "torch.sin({})", "({} * 2)", "-{}", "{}.abs()", "{}.clone()", "{}.sum(0, keepdim=True).expand(4)"]
+UNARY = [
+    "torch.relu({})",
+    "torch.sin({})",
+    "({} * 2)",
+    "-{}",
+    "{}.abs()",
+    "{}.clone()",
+    "{}.sum(0, keepdim=True).expand(4)",
+]
 BINARY = ["({} + {})", "({} * {})", "({} - {})", "torch.maximum({}, {})", "torch.where({0} > {1}, {0}, {1})"]
 
 
@@ -38,7 +46,9 @@ class Writer:
 
     def integer(self) -> str:
         x = self.random.choice(self.ints)
-        return self.random.choice([x, str(self.random.randint(0, 3)), f"({x} + 1)", f"({x} * 2 % 5)", "len(items)", "a.dim()"])
+        return self.random.choice(
+            [x, str(self.random.randint(0, 3)), f"({x} + 1)", f"({x} * 2 % 5)", "len(items)", "a.dim()"]
+        )
 
     def block(self, size: int) -> None:
         tensors, ints = list(self.tensors), list(self.ints)
@@ -51,9 +61,27 @@ class Writer:
 
     def statement(self) -> None:
         kinds = [
-            self.assign_tensor, self.assign_tensor, self.assign_int, self.in_place, self.append, self.store, self.say_out,
-            self.branch, self.loop, self.attempt, self.call, self.comprehension, self.unpack, self.use_item, self.text,
-            self.while_loop, self.closure, self.view, self.raise_caught, self.delete, self.manager,
+            self.assign_tensor,
+            self.assign_tensor,
+            self.assign_int,
+            self.in_place,
+            self.append,
+            self.store,
+            self.say_out,
+            self.branch,
+            self.loop,
+            self.attempt,
+            self.call,
+            self.comprehension,
+            self.unpack,
+            self.use_item,
+            self.text,
+            self.while_loop,
+            self.closure,
+            self.view,
+            self.raise_caught,
+            self.delete,
+            self.manager,
         ]
         if self.depth > 3:
             kinds = kinds[:7]
@@ -71,20 +99,53 @@ class Writer:
 
     def in_place(self) -> None:
         target = self.random.choice(self.tensors)
-        self.say(self.random.choice([f"{target} += 1", f"{target} = {target} * 0.5", f"{target}.add_({self.tensor()})" if target == "a" else f"{target} = {target} + 1"]))
+        self.say(
+            self.random.choice(
+                [
+                    f"{target} += 1",
+                    f"{target} = {target} * 0.5",
+                    f"{target}.add_({self.tensor()})" if target == "a" else f"{target} = {target} + 1",
+                ]
+            )
+        )
 
     def append(self) -> None:
-        self.say(self.random.choice([f"items.append({self.tensor()})", f"items.append({self.integer()})", f"items.insert(0, {self.integer()})", "items.reverse()"]))
+        self.say(
+            self.random.choice(
+                [
+                    f"items.append({self.tensor()})",
+                    f"items.append({self.integer()})",
+                    f"items.insert(0, {self.integer()})",
+                    "items.reverse()",
+                ]
+            )
+        )
 
     def store(self) -> None:
         key = self.random.choice(["'x'", "'y'", self.integer()])
-        self.say(self.random.choice([f"table[{key}] = {self.tensor()}", f"table[{key}] = {self.integer()}", f"table.pop({key}, None)", f"table.setdefault({key}, {self.integer()})"]))
+        self.say(
+            self.random.choice(
+                [
+                    f"table[{key}] = {self.tensor()}",
+                    f"table[{key}] = {self.integer()}",
+                    f"table.pop({key}, None)",
+                    f"table.setdefault({key}, {self.integer()})",
+                ]
+            )
+        )
 
     def say_out(self) -> None:
         self.say(f"print({self.integer()}, sorted(map(str, table)), len(items), file=out)")
 
     def branch(self) -> None:
-        condition = self.random.choice([f"{self.integer()} > {self.integer()}", f"'x' in table", f"{self.random.choice(self.tensors)}.sum() > 0", f"{self.integer()}"])
+        condition = self.random.choice(
+            [
+                f"{self.integer()} > {self.integer()}",
+                "'x' in table",
+                f"{self.random.choice(self.tensors)}.sum() > 0",
+                f"{self.integer()}",
+            ]
+        )
         self.say(f"if {condition}:")
         self.block(2)
         if self.random.random() < 0.5:
@@ -93,7 +154,9 @@ class Writer:
 
     def loop(self) -> None:
         name = self.fresh("k")
-        over = self.random.choice([f"range({self.integer()})", "list(table)", "enumerate(items[:2])", "zip(items[:2], range(3))"])
+        over = self.random.choice(
+            [f"range({self.integer()})", "list(table)", "enumerate(items[:2])", "zip(items[:2], range(3))"]
+        )
         self.say(f"for {name} in {over}:")
         self.block(2)
         if self.random.random() < 0.3:
@@ -112,7 +175,17 @@ class Writer:
     def attempt(self) -> None:
         self.say("try:")
         self.depth += 1
-        self.say(self.random.choice([f"_ = table[{self.integer()}]", "_ = items[7]", f"_ = 1 // ({self.integer()} - 1)", "_ = int('q')", f"_ = {self.tensor()}"]))
+        self.say(
+            self.random.choice(
+                [
+                    f"_ = table[{self.integer()}]",
+                    "_ = items[7]",
+                    f"_ = 1 // ({self.integer()} - 1)",
+                    "_ = int('q')",
+                    f"_ = {self.tensor()}",
+                ]
+            )
+        )
         self.depth -= 1
         self.block(1)
         self.say("except (KeyError, IndexError, ZeroDivisionError, ValueError) as error:")
@@ -127,7 +200,7 @@ class Writer:
         self.say("try:")
         self.depth += 1
         self.say(f"if {self.integer()} > 1: raise ValueError('v', {self.integer()})")
-        self.say(f"print('kept', file=out)")
+        self.say("print('kept', file=out)")
         self.depth -= 1
         self.say("except ValueError as error:")
         self.depth += 1
@@ -136,7 +209,15 @@ class Writer:
 
     def call(self) -> None:
         name = self.fresh("t")
-        self.say(self.random.choice([f"{name} = helper({self.tensor()}, {self.integer()})", f"{name} = helper({self.tensor()}, k={self.integer()})", f"{name} = noisy({self.tensor()}, out)"]))
+        self.say(
+            self.random.choice(
+                [
+                    f"{name} = helper({self.tensor()}, {self.integer()})",
+                    f"{name} = helper({self.tensor()}, k={self.integer()})",
+                    f"{name} = noisy({self.tensor()}, out)",
+                ]
+            )
+        )
         self.tensors.append(name)
 
     def comprehension(self) -> None:
@@ -162,7 +243,7 @@ class Writer:
         name, result = self.fresh("f"), self.fresh("t")
         self.say(f"def {name}(z, *rest):")
         self.depth += 1
-        self.say(f"nonlocal n")
+        self.say("nonlocal n")
         self.say("n = n + 1")
         self.say(f"return z + len(rest) + {self.random.choice(self.tensors)}")
         self.depth -= 1

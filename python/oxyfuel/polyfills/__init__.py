@@ -2,9 +2,9 @@
 
 import inspect
 import types
+from collections import OrderedDict
 
 import torch
-from collections import OrderedDict
 
 
 def iter_at(sequence, index):
