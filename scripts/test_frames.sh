@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -t pythons < <(scripts/find_pythons.sh)
+found=$(for python in "${pythons[@]}"; do "$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; done)
 for version in 3.11 3.12 3.13; do
-  printf '%s\n' "${pythons[@]}" | xargs -I{} {} -c 'import sys; print("%d.%d" % sys.version_info[:2])' | grep -qx "$version" ||
-    echo "test-frames: CPython $version is not on this machine: nothing ran for it"
+  grep -qx "$version" <<<"$found" || echo "test-frames: CPython $version is not on this machine: nothing ran for it"
 done
 for python in "${pythons[@]}"; do
   for script in "$@"; do
