@@ -120,6 +120,26 @@ def test_grad_function_counts_as_requires_grad():
     c.fails(y)
 
 
+def test_views_require_grad_with_their_base():
+    base = torch.empty(4)
+    view = base[1:]
+    c = tensor_check(torch.empty(3))
+    for _ in range(3):
+        c.ok(view)
+        c.ok(torch.empty(3))
+    w = torch.empty(4, requires_grad=True)
+    c.fails(w[1:], says="requires_grad")
+    c.fails(w.detach()[1:].requires_grad_(), says="requires_grad")
+    c.ok(w.detach()[1:])
+    # A view made without gradients, of a base that gets some in place.
+    base = torch.zeros(4)
+    view = base[1:]
+    c.ok(view)
+    base.mul_(w)
+    assert view.requires_grad
+    c.fails(view, says="requires_grad: expected False, got True")
+
+
 def test_inference_tensors():
     c = tensor_check(torch.empty(3))
     with torch.inference_mode():

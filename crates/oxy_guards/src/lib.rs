@@ -25,7 +25,9 @@ pub use sources::{Source, SourceKind, SourceTable};
 /// fast ways, which depend on how torch was built. For tests and diagnosis.
 pub fn fast_paths(py: pyo3::Python<'_>) -> (bool, bool) {
     let words = match tensor_impl::verified_torch(py) {
-        Ok(Some(torch)) => tensor_impl::ImplLayout::get(py, torch).is_some(),
+        Ok(Some(torch)) => {
+            tensor_impl::ImplLayout::get(py, torch).is_some_and(tensor_impl::ImplLayout::knows_gradients)
+        }
         _ => false,
     };
     (words, GlobalState::current(py).is_ok_and(|state| state.is_native()))

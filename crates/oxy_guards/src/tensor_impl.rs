@@ -4,8 +4,8 @@
 //! with the same words gives the same answers. Which words these are is found by looking at tensors that differ in
 //! one known respect; where that doesn't come out as expected there is no layout, and every fact is asked for.
 //!
-//! Promises: no word is interpreted beyond "equal" and "not equal", except the number of dimensions, and whether there
-//! is autograd data at all. Not here: tensors of more than five dimensions, whose sizes torch keeps elsewhere.
+//! Promises: no word is interpreted beyond "equal" and "not equal", except the number of dimensions, whether there is
+//! autograd data, and in it what says that gradients are required (found in the same way, else torch is asked). Not here: tensors of more than five dimensions, whose sizes torch keeps elsewhere.
 
 use oxy_graph::DType;
 use oxy_torch::{KnownTensor, TensorRef, Torch, sys::Library, verify_layout};
@@ -41,7 +41,21 @@ pub struct ImplLayout {
     cpu_keys: u64,
     /// Keys of lazy conjugation and negation.
     lazy_keys: u64,
+    gradients: Option<Gradients>,
 }
+
+/// Where plain autograd data, that of tensors that aren't views, tells whether gradients are required.
+#[derive(Clone, Copy)]
+struct Gradients {
+    vtable: usize,
+    /// Byte offset of `requires_grad_`.
+    flag: usize,
+    /// Byte offset of `grad_fn_`.
+    grad_fn: usize,
+}
+
+/// Bytes of autograd data that are looked at; it is larger in all supported versions.
+const AUTOGRAD_BYTES: usize = 160;
 
 /// Bits of the type word above dtype and device: flags, and padding with anything in it.
 const FLAGS: u64 = u64::MAX << 40;
@@ -130,7 +144,57 @@ impl ImplLayout {
         }
         let samples: Vec<Sample> = samples.iter().map(|sample| Sample::new(torch, &sample)).collect();
         let [plain, grad, offset, int, meta, neg, complex, conj] = samples.as_slice() else { return Ok(None) };
-        Ok(find(torch, [plain, grad, offset, int, meta, neg, complex, conj]))
+        let Some(mut layout) = find(torch, [plain, grad, offset, int, meta, neg, complex, conj]) else {
+            return Ok(None);
+        };
+        layout.gradients = layout.find_gradients(&globals).unwrap_or(None);
+        Ok(Some(layout))
+    }
+
+    /// Finds what turning gradients off, and detaching, changes in the autograd data of one tensor.
+    fn find_gradients(&self, globals: &Bound<'_, PyDict>) -> PyResult<Option<Gradients>> {
+        let py = globals.py();
+        let leaf =
+            py.eval(c"torch.empty(2, dtype=torch.float32, device='cpu').requires_grad_()", Some(globals), None)?;
+        let result = py.eval(
+            c"torch.enable_grad()(lambda: torch.empty(2, dtype=torch.float32, device='cpu').requires_grad_().clone())()",
+            Some(globals),
+            None,
+        )?;
+        let on = self.autograd_bytes(&leaf);
+        leaf.call_method1("requires_grad_", (false,))?;
+        let off = self.autograd_bytes(&leaf);
+        let attached = self.autograd_bytes(&result);
+        result.call_method0("detach_")?;
+        let detached = self.autograd_bytes(&result);
+        let (Some(on), Some(off), Some(attached), Some(detached)) = (on, off, attached, detached) else {
+            return Ok(None);
+        };
+        let word = |bytes: &[u8; AUTOGRAD_BYTES], at: usize| {
+            bytes[at..at + 8].iter().rev().fold(0, |word, byte| (word << 8) | usize::from(*byte))
+        };
+        let mut flags = (8..AUTOGRAD_BYTES).filter(|&at| on[at] != off[at]);
+        let mut functions = (8..AUTOGRAD_BYTES)
+            .step_by(8)
+            .filter(|&at| word(&attached, at) != 0 && word(&detached, at) == 0 && word(&on, at) == 0);
+        let (Some(flag), None, Some(grad_fn), None) = (flags.next(), flags.next(), functions.next(), functions.next())
+        else {
+            return Ok(None);
+        };
+        let plausible = (on[flag], off[flag], attached[flag], detached[flag]) == (1, 0, 0, 0)
+            && word(&on, 0) == word(&attached, 0)
+            && !(grad_fn..grad_fn + 8).contains(&flag);
+        Ok(plausible.then_some(Gradients { vtable: word(&on, 0), flag, grad_fn }))
+    }
+
+    /// A copy of the first bytes of a tensor's autograd data.
+    fn autograd_bytes(&self, tensor: &Bound<'_, PyAny>) -> Option<[u8; AUTOGRAD_BYTES]> {
+        // SAFETY: attached, and a live tensor; autograd data is larger than what is copied.
+        unsafe {
+            let autograd: *const [u8; AUTOGRAD_BYTES] =
+                *tensor_impl(self.torch, tensor.as_ptr()).byte_add(self.autograd).cast();
+            autograd.as_ref().copied()
+        }
     }
 
     /// # Safety
@@ -191,6 +255,11 @@ impl ImplLayout {
         }
     }
 
+    /// Whether the way to tell gradients without asking torch is known.
+    pub fn knows_gradients(&self) -> bool {
+        self.gradients.is_some()
+    }
+
     /// # Safety
     /// Attached; `value` is a live tensor.
     #[inline]
@@ -200,6 +269,12 @@ impl ImplLayout {
             let autograd: *const u8 = *tensor_impl(self.torch, value).byte_add(self.autograd).cast();
             if autograd.is_null() {
                 return false;
+            }
+            if let Some(gradients) = &self.gradients
+                && *autograd.cast::<usize>() == gradients.vtable
+            {
+                let grad_fn: usize = *autograd.add(gradients.grad_fn).cast();
+                return *autograd.add(gradients.flag) != 0 || grad_fn != 0;
             }
             let Some(object) = NonNull::new(value) else { return false };
             TensorRef::from_pyobject(self.torch, object.cast()).requires_grad().unwrap_or(true)
@@ -321,5 +396,5 @@ fn find(torch: &'static Torch, samples: [&Sample<'_>; 8]) -> Option<ImplLayout> 
     }
     let mut autograd = (16..block).step_by(8).filter(|&at| plain.pointer(at) == 0 && grad.pointer(at) != 0);
     let (Some(autograd), None) = (autograd.next(), autograd.next()) else { return None };
-    Some(ImplLayout { torch, block, autograd, keys, cpu_keys: plain.word(keys), lazy_keys })
+    Some(ImplLayout { torch, block, autograd, keys, cpu_keys: plain.word(keys), lazy_keys, gradients: None })
 }
