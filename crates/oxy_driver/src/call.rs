@@ -248,9 +248,13 @@ unsafe fn run_complete_segment(
                 return Ok(None);
             }
             state.hit(InstrId(0), n);
-            if let (Runner::Native(graph), Some(output)) = (&segment.runner, segment.returned_output) {
+            if let (Runner::Native(graph), Some(output)) = (&segment.runner, segment.returned_output)
+                && !graph.runs_python()
+            {
                 return graph.run_for_one(py, &registers, segment.input_count, output).map(Some);
             }
+            // Python code may run from here on, and drop what the registers borrow.
+            registers.hold(py);
             let outputs = segment.runner.run(py, &registers, segment.input_count)?;
             let built = segment.exit.apply(py, &segment.program, &registers, &outputs)?;
             return Ok(Some(built.value.unwrap_or_else(|| py.None())));

@@ -238,6 +238,8 @@ impl<'py> FrameRun<'py> {
         if segment.program.run(&env, &mut registers).is_err() {
             return Ok(None);
         }
+        // Python code may run from here on, and drop what the registers borrow.
+        registers.hold(self.py);
         let built = segment
             .runner
             .run(self.py, &registers, segment.input_count)

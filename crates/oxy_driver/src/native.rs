@@ -63,6 +63,7 @@ pub struct NativeGraph {
     torch: &'static Torch,
     /// An input requires a gradient, though no output does: grad mode is off while the plan runs.
     without_grad: bool,
+    runs_python: bool,
 }
 
 /// Compiles a segment's ATen graph. `None`: torch's operators have to run it.
@@ -140,7 +141,8 @@ fn compile_program(
     };
     let plan = Plan::new(spec, resources).map_err(|e| e.to_string())?;
     engine.stats.phase("plan", started.elapsed());
-    Ok(NativeGraph { plan, torch: native.torch, without_grad: true })
+    let runs_python = plan.host_calls().next().is_some();
+    Ok(NativeGraph { plan, torch: native.torch, without_grad: true, runs_python })
 }
 
 /// The text of an operator's schema; none for unknown operators.
@@ -243,6 +245,11 @@ fn plan_spec(program: Program, constant_count: usize) -> Result<PlanSpec, String
 }
 
 impl NativeGraph {
+    /// Whether an operator is called through Python.
+    pub fn runs_python(&self) -> bool {
+        self.runs_python
+    }
+
     pub fn kernel_count(&self) -> usize {
         self.plan.spec().kernels.len()
     }

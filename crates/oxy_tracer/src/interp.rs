@@ -129,10 +129,11 @@ impl<'py> Tracer<'py, '_> {
         let globals_source = self.src(SourceKind::Object(oxy_guards::PyObj::new(&globals)));
         let optional = |this: &mut Self, name: &str, kind: SourceKind| -> R<Option<Val>> {
             let value = function.getattr(name)?;
+            let value_source = this.src(kind);
             if value.is_none() {
+                this.guard_identity(&value_source, &value);
                 return Ok(None);
             }
-            let value_source = this.src(kind);
             Ok(Some(this.external(value, value_source)))
         };
         let defaults = optional(self, "__defaults__", SourceKind::FunctionDefaults(source.clone()))?;
